@@ -1,0 +1,62 @@
+"""How a worker and the server are doing, as plain data: for /health, logs and tests."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class State(StrEnum):
+    """The life of a worker as its clients see it."""
+
+    LOADING = "loading"
+    OK = "ok"
+    RESTARTING = "restarting"
+    FAILED = "failed"
+    """It will not be started again."""
+    STOPPED = "stopped"
+
+
+class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Gauges and counters a worker reports with its frames. Counters start at 0 per incarnation."""
+
+    active: int = 0
+    """Rows that hold a slot (prefilling or decoding)."""
+    waiting: int = 0
+    slots: int = 1
+    started: int = 0
+    completed: int = 0
+    prompt_tokens: int = 0
+    decode_tokens: int = 0
+    decode_steps: int = 0
+    prefill_chunks: int = 0
+    kv_bytes: int = 0
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says of the model it has loaded, once it is ready."""
+
+    family: str
+    vocab_size: int
+    context_window: int
+    """Tokens per slot; 0: unbounded."""
+    train_window: int
+    hidden_size: int
+    parameters: int
+    weights_bytes: int
+    precision: str
+    """What the weights are held in, with the reason: `float32 (cpu: ...)`."""
+    device: str
+    blas: str | None = None
+
+
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker as the front sees it now."""
+
+    name: str
+    state: State
+    detail: str = ""
+    """A loading step, or why it failed or restarts."""
+    pid: int | None = None
+    restarts: int = 0
+    stats: WorkerStats = WorkerStats()
+    model: ModelInfo | None = None

@@ -54,17 +54,6 @@ class Clamp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """Why a tree cannot run. `source` is file:line, a flag or a variable, where it is known."""
-
-    key: str
-    value: object
-    rule: str
-    hint: str = ""
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What will run. `order` lists node names so that providers come before their users."""
 

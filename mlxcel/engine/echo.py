@@ -1,0 +1,216 @@
+"""A scripted engine without weights: it repeats the user, says its lines, breaks on demand.
+
+For the tests of client authors and for our own. It obeys the same messages, bounds and order
+of checks as the real engine; it has no arrays and no sampling.
+"""
+
+import os
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlxcel.core.byte_vocab import VOCAB_SIZE
+from mlxcel.core.errors import ContextLengthExceeded, GenerationFailed, MlxcelError, QueueFull
+from mlxcel.core.events import FinishReason, Timings, Usage
+from mlxcel.core.status import ModelInfo, WorkerStats
+from mlxcel.engine.echo_script import Fault, FaultKind, Script, last_user_message
+from mlxcel.link.messages import (
+    Cancel,
+    Frame,
+    RowAccepted,
+    RowEvent,
+    RowFailed,
+    RowFinished,
+    RowTokens,
+    Submit,
+    ToWorker,
+)
+from mlxcel.worker.base import Progress, Worker
+from mlxcel.worker.identity import is_own_process
+
+CRASH_CODE = 70
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """One request; mutable, touched by the tick alone."""
+
+    id: str
+    prompt_tokens: int
+    max_tokens: int
+    reply: bytes
+    fault: Fault | None
+    arrived_at: float
+    started_at: float = 0.0
+    first_at: float | None = None
+    last_at: float = 0.0
+    due_at: float = 0.0
+    said: int = 0
+
+
+class EchoWorker(Worker):
+    """Every row that is due says one token a tick."""
+
+    def __init__(
+        self, options: Mapping[str, Any], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(options)
+        self._clock = clock
+        self._slots: int = options["scheduler"]["parallel"]
+        self._max_waiting: int = options["scheduler"]["max_queue_depth"]
+        self._delay_s: float = options["delay_ms"] / 1000
+        # `window` is the model's own; ctx_size 0 leaves it to each slot.
+        ctx_size = options["ctx_size"]
+        self._window: int = ctx_size // self._slots if ctx_size else options["window"]
+        self._script = Script.read(options["script"], options["faults"])
+        self._waiting: deque[Row] = deque()
+        self._rows: dict[str, Row] = {}
+        self._events: list[RowEvent] = []
+        self._counts = dict.fromkeys(
+            ("started", "completed", "prompt_tokens", "decode_tokens", "decode_steps"), 0
+        )
+        self._told: WorkerStats | None = None
+
+    def setup(self, parts: Mapping[str, Any], progress: Progress) -> ModelInfo:
+        progress("learning the script", None)
+        return ModelInfo(
+            family="echo",
+            vocab_size=VOCAB_SIZE,
+            context_window=self._window,
+            train_window=self.options["window"],
+            hidden_size=0,
+            parameters=0,
+            weights_bytes=0,
+            precision="none (echo: a script, no weights)",
+            device="cpu",
+        )
+
+    def tick(self, inbox: list[ToWorker]) -> tuple[Frame | None, float | None]:
+        for message in inbox:
+            self._take(message)
+        self._admit()
+        self._speak()
+        return self._frame(), self._may_sleep()
+
+    def close(self) -> None:
+        self._waiting.clear()
+        self._rows.clear()
+
+    def _take(self, message: ToWorker) -> None:
+        if isinstance(message, Submit):
+            self._enqueue(message)
+        elif isinstance(message, Cancel):
+            self._rows.pop(message.id, None)
+            self._waiting = deque(row for row in self._waiting if row.id != message.id)
+
+    def _enqueue(self, submit: Submit) -> None:
+        tokens = unpack_tokens(submit.tokens)
+        if len(tokens) >= self._window:
+            self._fail(submit.id, ContextLengthExceeded(len(tokens), self._window))
+        elif len(self._rows) + len(self._waiting) >= self._slots + self._max_waiting:
+            self._fail(submit.id, QueueFull())
+        else:
+            self._events.append(RowAccepted(submit.id))
+            self._waiting.append(self._row(submit, tokens))
+
+    def _row(self, submit: Submit, tokens: tuple[int, ...]) -> Row:
+        user = last_user_message(tokens)
+        return Row(
+            id=submit.id,
+            prompt_tokens=len(tokens),
+            max_tokens=submit.max_tokens,
+            reply=self._script.reply(user).encode(),
+            fault=self._script.fault(user),
+            arrived_at=self._clock(),
+        )
+
+    def _admit(self) -> None:
+        while self._waiting and len(self._rows) < self._slots:
+            row = self._waiting.popleft()
+            row.started_at = row.last_at = self._clock()
+            row.due_at = row.started_at + self._delay_s
+            self._rows[row.id] = row
+            self._counts["started"] += 1
+            self._counts["prompt_tokens"] += row.prompt_tokens
+
+    def _speak(self) -> None:
+        now = self._clock()
+        due = [row for row in self._rows.values() if row.due_at <= now]
+        self._counts["decode_steps"] += bool(due)
+        for row in due:
+            self._advance(row, now)
+
+    def _advance(self, row: Row, now: float) -> None:
+        if row.fault is not None and row.fault.at_token == row.said:
+            self._break(row, row.fault.kind)
+            return
+        if row.said == len(row.reply):
+            self._finish(row, FinishReason.EOS)
+            return
+        self._events.append(RowTokens(row.id, [row.reply[row.said]]))
+        self._counts["decode_tokens"] += 1
+        row.said += 1
+        row.first_at = now if row.first_at is None else row.first_at
+        row.last_at = now
+        row.due_at = now + self._delay_s
+        if row.said >= row.max_tokens:
+            self._finish(row, FinishReason.LENGTH)
+        elif row.prompt_tokens + row.said + 1 >= self._window:
+            self._finish(row, FinishReason.CONTEXT)
+
+    def _break(self, row: Row, kind: FaultKind) -> None:
+        match kind:
+            case FaultKind.ERROR:
+                del self._rows[row.id]
+                self._fail(row.id, GenerationFailed(f"scripted fault at token {row.said}"))
+            case FaultKind.HANG:
+                while True:
+                    time.sleep(1)
+            case FaultKind.CRASH:
+                if is_own_process():
+                    os._exit(CRASH_CODE)
+                raise RuntimeError(f"scripted crash at token {row.said}")
+
+    def _finish(self, row: Row, reason: FinishReason) -> None:
+        del self._rows[row.id]
+        self._counts["completed"] += 1
+        first_at = row.last_at if row.first_at is None else row.first_at
+        timings = Timings(
+            queued_ms=(row.started_at - row.arrived_at) * 1000,
+            prompt_ms=(first_at - row.started_at) * 1000,
+            decode_ms=(row.last_at - first_at) * 1000,
+        )
+        usage = Usage(prompt_tokens=row.prompt_tokens, completion_tokens=row.said)
+        self._events.append(RowFinished(row.id, reason, usage, timings))
+
+    def _fail(self, request_id: str, error: MlxcelError) -> None:
+        self._events.append(RowFailed(request_id, error.info()))
+
+    def _frame(self) -> Frame | None:
+        """None when nothing has happened since the last one, the counters included."""
+        stats = WorkerStats(
+            active=len(self._rows),
+            waiting=len(self._waiting),
+            slots=self._slots,
+            **self._counts,
+        )
+        if not self._events and stats == self._told:
+            return None
+        events, self._events, self._told = self._events, [], stats
+        return Frame(events, stats)
+
+    def _may_sleep(self) -> float | None:
+        if self._waiting and len(self._rows) < self._slots:
+            return 0.0
+        if not self._rows:
+            return None
+        next_at = min(row.due_at for row in self._rows.values())
+        return max(0.0, next_at - self._clock())
+
+
+def unpack_tokens(data: bytes) -> tuple[int, ...]:
+    """int32, little endian, as `Submit.tokens` carries them."""
+    return struct.unpack(f"<{len(data) // 4}i", data)

@@ -1,0 +1,81 @@
+"""What the echo engine says and when it breaks, by regular expressions on the last user message.
+
+Pure: knows token ids and bytes, nothing of rows or time.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from mlxcel.core.byte_vocab import BYTES, USER
+from mlxcel.core.errors import StartupError
+
+
+class FaultKind(StrEnum):
+    CRASH = "crash"
+    """The worker ends, as after a segmentation fault."""
+    HANG = "hang"
+    """A tick that never returns, as in a wedged kernel."""
+    ERROR = "error"
+    """The row fails, the others go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    when: re.Pattern[str]
+    at_token: int
+    """Happens instead of this output token, counted from 0."""
+    kind: FaultKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    lines: tuple[tuple[re.Pattern[str], str], ...]
+    faults: tuple[Fault, ...]
+
+    @classmethod
+    def read(cls, lines: Sequence[Mapping[str, Any]], faults: Sequence[Mapping[str, Any]]) -> Self:
+        """From `engine.script` and `engine.faults`; StartupError for a bad expression."""
+        return cls(
+            lines=tuple(
+                (_compiled(line["when"], f"engine.script[{at}].when"), line["say"])
+                for at, line in enumerate(lines)
+            ),
+            faults=tuple(
+                Fault(
+                    when=_compiled(fault["when"], f"engine.faults[{at}].when"),
+                    at_token=fault["at_token"],
+                    kind=FaultKind(fault["kind"]),
+                )
+                for at, fault in enumerate(faults)
+            ),
+        )
+
+    def reply(self, user: str) -> str:
+        """The first line that matches; else the message itself comes back."""
+        return next((say for when, say in self.lines if when.search(user)), user)
+
+    def fault(self, user: str) -> Fault | None:
+        return next((fault for fault in self.faults if fault.when.search(user)), None)
+
+
+def last_user_message(tokens: Sequence[int]) -> str:
+    """The bytes between the last user marker and the marker after it; "" without one."""
+    start = next((at for at in range(len(tokens) - 1, -1, -1) if tokens[at] == USER), None)
+    if start is None:
+        return ""
+    said = bytearray()
+    for token in tokens[start + 1 :]:
+        if token >= BYTES:
+            break
+        said.append(token)
+    return said.decode("utf-8", errors="replace")
+
+
+def _compiled(pattern: str, key: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise StartupError(f"{key} = {pattern!r} is not a regular expression: {error}") from error

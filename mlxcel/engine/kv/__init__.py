@@ -1,0 +1,1 @@
+"""KV state of the rows that decode together."""

@@ -1,0 +1,61 @@
+"""What was asked for, and the tree it came to: plain data, no Hydra in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+
+class Removed:
+    """The value of a key that `~key` took out of the tree."""
+
+    def __repr__(self) -> str:
+        return "removed"
+
+
+REMOVED: Final = Removed()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A typed value laid on the composed tree.
+
+    `source` says who set it: `command line: --port` or `environment: LLAMA_ARG_PORT`.
+    """
+
+    key: str
+    value: object
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What argv and the environment ask for."""
+
+    overrides: tuple[str, ...] = ()
+    """Hydra words in order: `model=qwen3`, `server.port=8080`, `+x.y=1`, `~x`."""
+    choices: tuple[tuple[str, str], ...] = ()
+    """Group choices made by flags; a word that chooses differently wins."""
+    values: tuple[Setting, ...] = ()
+    """Lowest precedence first."""
+    recipes: tuple[str, ...] = ()
+    """Names, or paths that end in .yaml or .yml; the last one wins."""
+    config_dirs: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composed:
+    """The tree, and what is needed to say where each of its values came from."""
+
+    tree: dict[str, Any]
+    choices: Mapping[str, str]
+    """Group to option."""
+    asked: Asked
+    laid: tuple[Setting, ...] = ()
+    """What was laid on the group files and recipes, in order; the last one wins."""
+    group_words: tuple[str, ...] = ()
+    """The group choices as Hydra got them."""
+    recipe_files: Mapping[str, Path] = field(default_factory=dict)
+    """Recipes given as a path: the name Hydra knows them by, and the file."""
+    search: tuple[Path, ...] = ()
+    """Folders that hold group folders; the first hit wins."""

@@ -1,0 +1,133 @@
+"""The text of a flag or variable as a typed value. Bounds are not known here: schemas have them.
+
+Every reader raises ValueError with the rule the text breaks.
+"""
+
+import csv
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from mlxcel.config.flag_table import SPLIT, Row
+
+_TRUE = frozenset({"on", "enabled", "true", "1"})
+_FALSE = frozenset({"off", "disabled", "false", "0"})
+_SIZE = re.compile(r"(\d+)|(\d+(?:\.\d+)?) *([KMG])B?", re.ASCII | re.IGNORECASE)
+_POWER = {"K": 10, "M": 20, "G": 30}
+
+
+def read_value(row: Row, text: str) -> object:
+    """The tree value of one text: a list for a row that repeats."""
+    values = [_one(row, part) for part in _parts(row, text)]
+    return values if row.repeats else values[0]
+
+
+def read_switch(row: Row, text: str | None, *, negated: bool = False) -> object:
+    """The value of a `flag`, `no-flag` or `bool`; `text` is what stood after `=`."""
+    if row.type != "bool" and text is not None:
+        raise ValueError("takes no value")
+    said = True if text is None else boolean(text)
+    if row.type == "no-flag" or negated:
+        return not said
+    return row.const if said else False
+
+
+def read_variable(row: Row, text: str) -> object:
+    """Like `read_value`, with the rule of variables for switches."""
+    if row.type == "no-flag":
+        # NO_COLOR and its kin are not boolean words: whatever they say, they say it.
+        return False
+    if row.type in ("flag", "bool"):
+        return row.const if boolean(text) else False
+    return read_value(row, text)
+
+
+def boolean(text: str) -> bool:
+    word = text.lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise ValueError("is none of on, enabled, true, 1, off, disabled, false, 0")
+
+
+def _parts(row: Row, text: str) -> list[str]:
+    if not (row.repeats and row.type in SPLIT):
+        return [text]
+    if row.type == "secret":
+        # CSV, nothing trimmed: a key may hold spaces, and commas between quotes.
+        return [part for part in next(csv.reader([text]), []) if part]
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _one(row: Row, text: str) -> object:
+    if row.reject and re.search(row.reject["match"], text):
+        raise ValueError(row.reject["reason"])
+    if row.allowed and text not in row.allowed:
+        raise ValueError(f"is none of {', '.join(row.allowed)}")
+    value = _READERS[row.type](text)
+    if row.fold and isinstance(value, int):
+        value %= 1 << row.fold
+    if row.exists and not Path(str(value)).is_file():
+        raise ValueError("is not a file")
+    return row.map.get(value, row.map.get("*", value)) if row.map else value
+
+
+def _integer(text: str) -> int:
+    if not re.fullmatch(r"[+-]?\d{1,30}", text, re.ASCII):
+        raise ValueError("is not an integer")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("is not a number") from None
+    if "_" in text or not math.isfinite(value):
+        raise ValueError("is not a finite number")
+    return value
+
+
+def _size(text: str) -> int | None:
+    if text.lower() == "none":
+        return None
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("is not a size: bytes, or a number with K, M or G (1.5G)")
+    if match[1]:
+        return int(match[1])
+    return int(float(match[2]) * (1 << _POWER[match[3].upper()]))
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError as error:
+        raise ValueError(f"is not JSON: {error}") from error
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _file(text: str) -> str:
+    if not text:
+        raise ValueError("is not a path")
+    return str(Path(text).expanduser())
+
+
+_READERS: Mapping[str, Callable[[str], object]] = {
+    "int": _integer,
+    "float": _number,
+    "str": str,
+    "size": _size,
+    "list": str,
+    "json": _json,
+    "file": _file,
+    "secret": str,
+    "choice": lambda text: text.replace("-", "_"),
+}

@@ -1,0 +1,82 @@
+"""A rule of the schema in words: what a key takes, and what a value breaks."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mlxcel.config.problems import shown
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+_TYPES = {
+    "integer": "an integer",
+    "number": "a number",
+    "string": "a string",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "null",
+}
+
+
+def described(rule: Mapping[str, Any]) -> str:
+    """`an integer, at least 0, at most 65535, in seconds`."""
+    parts = [_values(rule)]
+    if "minimum" in rule:
+        parts.append(f"at least {rule['minimum']}")
+    if "exclusiveMinimum" in rule:
+        parts.append(f"greater than {rule['exclusiveMinimum']}")
+    if "maximum" in rule:
+        parts.append(f"at most {rule['maximum']}")
+    if "not" in rule:
+        parts.append(f"not {shown(rule['not']['const'])}")
+    if "x-unit" in rule:
+        parts.append(f"in {rule['x-unit']}")
+    if rule.get("x-mutable"):
+        parts.append("changeable while running")
+    return ", ".join(parts)
+
+
+def broken(error: "ValidationError") -> str:
+    """What the value breaks: `is greater than the maximum of 65535`."""
+    limit: Any = error.validator_value
+    match error.validator:
+        case "type":
+            return f"is not {_any_of(limit)}"
+        case "enum":
+            return f"is not one of {_listed(limit)}"
+        case "const":
+            return f"is not {shown(limit)}"
+        case "not":
+            return f"must not be {shown(limit['const'])}"
+        case "minimum":
+            return f"is less than the minimum of {limit}"
+        case "maximum":
+            return f"is greater than the maximum of {limit}"
+        case "exclusiveMinimum":
+            return f"is not greater than {limit}"
+        case "minLength" | "minItems":
+            return "is empty"
+        case "pattern":
+            return f"does not match the pattern {limit}"
+        case "format":
+            return f"is not a valid {limit}"
+        case _:
+            return str(error.message)
+
+
+def _values(rule: Mapping[str, Any]) -> str:
+    if "enum" in rule:
+        return f"one of {_listed(rule['enum'])}"
+    if "const" in rule:
+        return f"always {shown(rule['const'])}"
+    return _any_of(rule["type"]) if "type" in rule else "any value"
+
+
+def _any_of(types: str | list[str]) -> str:
+    names = [types] if isinstance(types, str) else types
+    return " or ".join(_TYPES[name] for name in names)
+
+
+def _listed(values: list[Any]) -> str:
+    return ", ".join(shown(value) for value in values)

@@ -1,0 +1,119 @@
+"""Whether a value fits a live setting, in the words a client is told.
+
+The rule is the key's JSON Schema; the message is ours, since a client sent one value and
+wants one reason. A refused value raises ValueError with that reason.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+_DEPTH = 32
+"""Levels of a patched object. OmegaConf spends many Python frames on each."""
+
+_WANTS = {
+    "integer": "an integer",
+    "number": "a number",
+    "string": "a string",
+    "boolean": "a boolean",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+}
+
+
+def canonical(name: str, value: object, rule: Mapping[str, Any]) -> Any:
+    """The value as it is kept: a number is a float, however it was written."""
+    types = _types(rule)
+    if not any(_is(value, kind) for kind in types):
+        wants = " or ".join(_WANTS[kind] for kind in types)
+        raise ValueError(f"{name} wants {wants}, got {_seen(value)}")
+    _refuse_markup(name, value, _DEPTH)
+    if value is None:
+        return None
+    if "number" in types and "integer" not in types and not isinstance(value, str):
+        value = _double(name, value)
+    _bounds(name, value, rule)
+    _rest(name, value, rule)
+    return value
+
+
+def _types(rule: Mapping[str, Any]) -> list[str]:
+    kind = rule["type"]
+    return [kind] if isinstance(kind, str) else list(kind)
+
+
+def _is(value: object, kind: str) -> bool:
+    """JSON's types, but 7.0 and true are no integers."""
+    match kind:
+        case "null":
+            return value is None
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "string":
+            return isinstance(value, str)
+        case "array":
+            return isinstance(value, list)
+        case "object":
+            return isinstance(value, Mapping)
+        case _:
+            raise ValueError(f"JSON has no type {kind}")
+
+
+def _seen(value: object) -> str:
+    kind = next((kind for kind in _SEEN if _is(value, kind)), type(value).__name__)
+    return f"number {value}" if kind == "number" else kind
+
+
+_SEEN = ("null", "boolean", "number", "string", "array", "object")
+
+
+def _double(name: str, value: Any) -> float:
+    try:
+        double = float(value)
+    except OverflowError:
+        double = math.inf
+    if not math.isfinite(double):
+        raise ValueError(f"{name} must be finite")
+    return double
+
+
+def _bounds(name: str, value: object, rule: Mapping[str, Any]) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    low, above = rule.get("minimum"), rule.get("exclusiveMinimum")
+    high = rule.get("maximum")
+    if (above is not None and value <= above) or (low is not None and value < low):
+        zero = above == 0 or (low == 1 and isinstance(value, int))
+        least = "above zero" if zero else f"above {above}" if low is None else f"at least {low}"
+        raise ValueError(f"{name} must be {least}")
+    if high is not None and value > high:
+        raise ValueError(f"{name} must be at most {high}")
+
+
+def _rest(name: str, value: object, rule: Mapping[str, Any]) -> None:
+    """Whatever else the schema says: a keyword we have no words for still counts."""
+    from jsonschema import Draft202012Validator
+
+    for error in Draft202012Validator(rule).iter_errors(value):
+        raise ValueError(f"{name}: {error.message}")
+
+
+def _refuse_markup(name: str, value: object, depth: int) -> None:
+    """A patched value is data: OmegaConf must find nothing in it to resolve."""
+    if depth == 0:
+        raise ValueError(f"{name} is nested deeper than {_DEPTH} levels")
+    if isinstance(value, str) and ("${" in value or value == "???"):
+        raise ValueError(f"{name} must not contain ${{ or be ???: values are never resolved")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} must be finite")
+    if isinstance(value, Mapping):
+        for item in value.values():
+            _refuse_markup(name, item, depth - 1)
+    if isinstance(value, list):
+        for item in value:
+            _refuse_markup(name, item, depth - 1)

@@ -1,0 +1,150 @@
+"""Everything that is wrong with a tree, at once: types, bounds, missing and unknown keys."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from mlxcel.config.asked import Composed
+from mlxcel.config.problems import MISSING, render_problems
+from mlxcel.config.provenance import source_of, sources
+from mlxcel.config.rules import broken
+from mlxcel.config.schema import Schema, every_key, tree_schema
+from mlxcel.config.words import HIDDEN, hides_secret
+from mlxcel.core.problem import Problem
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+__all__ = ["broken_rules", "nearest_key", "render_problems", "validate"]
+
+UNSET = "needs a value"
+RECIPE_HEADER = "the first line of a recipe must be: # @package _global_"
+
+
+def validate(composed: Composed) -> list[Problem]:
+    """All problems of the tree, each with the place that set the value."""
+    schema = tree_schema(composed.tree)
+    found = [problem for error in _errors(schema, composed.tree) for problem in _problems(error)]
+    unset = {key: Problem(key=key, value=None, rule=UNSET) for key in _unset(composed.tree)}
+    known = [problem for problem in found if problem.key not in unset]
+    return located([*unset.values(), *known], composed)
+
+
+def located(problems: Sequence[Problem], composed: Composed) -> list[Problem]:
+    """The problems with the place that set each value, and without secrets."""
+    where = sources(composed) if problems else {}
+    return [_finished(problem, where) for problem in problems]
+
+
+def broken_rules(schema: Schema, value: object) -> list[str]:
+    """What a single value breaks of a rule; the words are those of a start-up problem."""
+    return [broken(error) for error in _errors(schema, value)]
+
+
+def nearest_key(key: str, known: Iterable[str] | None = None) -> str | None:
+    """The known key most like a mistyped one; a key without its section finds the section."""
+    keys = sorted(every_key() if known is None else known)
+    if "." not in key:
+        same = [name for name in keys if name.rpartition(".")[2] == key and ".node." not in name]
+        if len(same) == 1:
+            return same[0]
+    near = get_close_matches(key, keys, n=1, cutoff=0.6)
+    return near[0] if near else None
+
+
+def _errors(schema: Schema, value: object) -> list["ValidationError"]:
+    from jsonschema import FormatChecker
+
+    checker = FormatChecker(formats=["regex"])
+    errors = _validator_class()(schema, format_checker=checker).iter_errors(value)
+    return sorted(errors, key=lambda error: [str(step) for step in error.absolute_path])
+
+
+@lru_cache(maxsize=1)
+def _validator_class() -> Any:
+    """JSON Schema with our numbers: 7.0 and true are no integers, NaN and infinity no numbers."""
+    from jsonschema import Draft202012Validator, validators
+
+    checker = Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {"integer": lambda _, value: _is_integer(value), "number": lambda _, v: _is_number(v)}
+    )
+    return validators.extend(Draft202012Validator, type_checker=checker)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return _is_integer(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _problems(error: "ValidationError") -> list[Problem]:
+    key = _dotted(error.absolute_path)
+    rules: Any = error.schema
+    value: Any = error.instance
+    match error.validator:
+        case "required":
+            # One error per missing name: each speaks for the name its message quotes.
+            name = next(n for n in rules["required"] if error.message.startswith(f"{n!r} "))
+            return [_missing(_join(key, name), rules["properties"].get(name, {}))]
+        case "additionalProperties":
+            extra = [name for name in value if name not in rules["properties"]]
+            return [p for name in extra for p in _unknown(_join(key, name), value[name])]
+        case _:
+            return [Problem(key=key, value=value, rule=broken(error))]
+
+
+def _unset(value: object, key: str = "") -> Iterator[str]:
+    """Keys that a file marks with `???`: somebody has to set them."""
+    if value == MISSING:
+        yield key
+    elif isinstance(value, Mapping):
+        for name, below in value.items():
+            yield from _unset(below, _join(key, name))
+
+
+def _missing(key: str, rule: Mapping[str, Any]) -> Problem:
+    what = "section is missing" if "." not in key else "key is missing"
+    hint = rule.get("description", "")
+    return Problem(key=key, value=None, rule=what, hint=hint)
+
+
+def _unknown(key: str, value: object) -> list[Problem]:
+    """A mapping under an unknown key is reported leaf by leaf: each may have its own twin."""
+    if key == "recipes":
+        return [Problem(key=key, value=None, rule="unknown section", hint=RECIPE_HEADER)]
+    if isinstance(value, Mapping) and value:
+        return [p for name, below in value.items() for p in _unknown(_join(key, name), below)]
+    near = nearest_key(key)
+    if near is not None:
+        return [Problem(key=key, value=None, rule="unknown key", hint=f"did you mean {near}?")]
+    if "." not in key:
+        groups = ", ".join(tree_schema({})["properties"])
+        hint = f"no such group here; there are: {groups}"
+        return [Problem(key=key, value=value, rule="unknown key", hint=hint)]
+    return [Problem(key=key, value=None, rule="unknown key", hint="see: mlxcel config explain")]
+
+
+def _finished(problem: Problem, where: Mapping[str, str]) -> Problem:
+    key = problem.key
+    return Problem(
+        key=key,
+        value=HIDDEN if hides_secret(key, problem.value) else problem.value,
+        rule=problem.rule,
+        hint=problem.hint,
+        source=problem.source if problem.source else source_of(where, key),
+    )
+
+
+def _dotted(path: Sequence[str | int]) -> str:
+    key = ""
+    for step in path:
+        key = f"{key}[{step}]" if isinstance(step, int) else _join(key, str(step))
+    return key
+
+
+def _join(key: str, name: object) -> str:
+    return f"{key}.{name}" if key else str(name)

@@ -1,0 +1,104 @@
+"""The real flag table, row by row: each spelling and variable does what its row says."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mlxcel.config.flag_table import Row, load_table
+from mlxcel.config.schema import additive, every_key, secrets
+from tests.config.reading import parsed, problems, values
+
+REAL = load_table()
+ROWS = [row for rows in REAL.sections.values() for row in rows]
+KEYED = [row for row in ROWS if row.key]
+
+SAMPLES: Mapping[str, tuple[str, object]] = {
+    "int": ("17", 17),
+    "float": ("0.5", 0.5),
+    "str": ("word", "word"),
+    "list": ("b, a", ["b", "a"]),
+    "json": ('{"a": 1}', {"a": 1}),
+    "secret": ("s3cret", "s3cret"),
+}
+
+
+def sample(row: Row, folder: Path) -> tuple[str, object]:
+    if row.type == "file":
+        file = folder / "file"
+        file.write_text("x")
+        return str(file), [str(file)] if row.many else str(file)
+    text, value = SAMPLES[row.type]
+    if row.allowed:
+        text = value = row.allowed[0]
+    if "*" in row.map:
+        value = row.map["*"]
+    return text, [value] if row.many else value
+
+
+@pytest.mark.parametrize("row", KEYED, ids=lambda row: row.primary("mlxcel"))
+def test_every_spelling_of_a_row_reaches_its_key(row: Row, tmp_path: Path) -> None:
+    for flag in row.flags:
+        if row.takes_value:
+            text, value = sample(row, tmp_path)
+            assert values(parsed(flag, text)) == {row.key: value}
+            assert values(parsed(f"{flag}={text}")) == {row.key: value}
+        else:
+            assert values(parsed(flag)) == {row.key: row.const}
+    for flag in row.negated:
+        assert values(parsed(flag)) == {row.key: False}
+
+
+@pytest.mark.parametrize("row", KEYED, ids=lambda row: row.primary("mlxcel"))
+def test_every_variable_of_a_row_reaches_its_key(row: Row, tmp_path: Path) -> None:
+    text, value = ("1", row.const) if not row.takes_value else sample(row, tmp_path)
+    value = False if row.type == "no-flag" else value
+    for variable in row.env:
+        name, _, only = variable.partition("=")
+        assert values(parsed(**{name: only or text})) == {row.key: value}
+
+
+def test_every_key_of_the_table_is_in_the_schema() -> None:
+    assert {row.key for row in KEYED} <= every_key()
+
+
+def test_the_table_agrees_with_the_schema_on_secrets_and_lists_that_add_up() -> None:
+    assert {row.key for row in KEYED if row.type == "secret"} == secrets()
+    assert {row.key for row in KEYED if row.adds} == additive()
+
+
+def test_no_spelling_and_no_variable_stands_in_two_rows() -> None:
+    for command in REAL.commands:
+        own = {flag for row in REAL.rows(command) if row.command for flag in row.flags}
+        general = [row for row in ROWS if not row.command]
+        spelled = [flag for row in general for flag in (*row.flags, *row.negated)]
+        assert len(spelled) == len(set(spelled))
+        assert own <= {*spelled, *own}
+    variables = [name for row in KEYED for name in row.env]
+    assert len(variables) == len(set(variables))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.primary("mlxcel"))
+def test_every_row_explains_itself(row: Row) -> None:
+    assert row.reason if row.type in ("inert", "refused") else row.help
+
+
+@pytest.mark.parametrize(
+    ("row", "flag"),
+    [(row, flag) for row in ROWS if row.type == "refused" for flag in row.flags],
+    ids=lambda item: item if isinstance(item, str) else "",
+)
+def test_a_refused_flag_says_why(row: Row, flag: str) -> None:
+    words = [flag, "value"] if row.takes else [flag]
+    assert problems(*words) == [(flag, f"cannot work here: {row.reason}", "")]
+
+
+@pytest.mark.parametrize(
+    ("row", "flag"),
+    [(row, flag) for row in ROWS if row.type == "inert" for flag in row.flags],
+    ids=lambda item: item if isinstance(item, str) else "",
+)
+def test_an_inert_flag_changes_nothing(row: Row, flag: str) -> None:
+    words = [flag, re.split(r"\|", row.neutral)[0] or "4"] if row.takes else [flag]
+    assert parsed(*words) == parsed()

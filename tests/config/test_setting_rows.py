@@ -1,0 +1,116 @@
+"""The rows of GET /v1/settings: complete, in order, and without a secret."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlxcel.config.schema import rule_of, secrets, section_schema
+from mlxcel.config.setting_rows import leaves, load_rows, owner
+from mlxcel.config.settings import SettingsStore
+from tests.config.live_store import new_store, tree
+
+ROWS = load_rows()
+MUTABLE = [row for row in ROWS if row.mutable]
+
+
+@pytest.fixture
+def store() -> SettingsStore:
+    return new_store()
+
+
+@pytest.mark.parametrize("model", ["smollm2", "default", "echo"])
+def test_every_leaf_of_the_tree_has_exactly_one_row(model: str) -> None:
+    names = [row.name for row in ROWS]
+    assert len(names) == len(set(names))
+    keys = [row.key for row in ROWS if not row.also]
+    assert len(keys) == len(set(keys))
+    for key, _ in leaves(tree(f"model={model}")):
+        assert owner(key, ROWS) is not None, key
+
+
+def test_rows_and_schema_agree_on_what_may_change() -> None:
+    assert {row.key for row in MUTABLE} == {f"live.{key}" for key, _ in leaves(_live_defaults())}
+    schema = section_schema("live")
+    for row in MUTABLE:
+        rule = rule_of(schema, row.key.removeprefix("live."))
+        assert rule is not None
+        assert rule.get("x-mutable") is True
+        assert row.type == _type(rule["type"])
+
+
+def _live_defaults() -> dict[str, Any]:
+    live: dict[str, Any] = tree()["live"]
+    return live
+
+
+def _type(kind: str | list[str]) -> str:
+    words = {"integer": "int", "number": "float", "string": "str", "object": "object"}
+    return words[kind] if isinstance(kind, str) else f"{words[kind[0]]}_or_null"
+
+
+def test_every_secret_has_a_row_that_hides_it() -> None:
+    views = {row.key: row.view for row in ROWS}
+    assert all(views[key] in ("secret", "keys") for key in secrets())
+
+
+def test_no_secret_text_is_in_any_answer(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# comment\nhunter3\n\nhunter4\n")
+    store = SettingsStore.from_tree(
+        tree("server.api_keys=[hunter2]", f"server.api_key_files=['{file}']", "model.hf_token=hf_x")
+    )
+    text = json.dumps([store.describe(), store.patch({"api_keys": ["z"]}).current])
+    assert "hunter" not in text
+    assert "hf_x" not in text
+    current = store.describe()["current"]
+    assert current["api_keys"] == {"configured": True, "count": 3, "redacted": True}
+    assert current["hf_token"] == {"configured": True, "redacted": True}
+
+
+def test_a_description_has_exactly_three_keys_and_all_names_in_order(store: SettingsStore) -> None:
+    body = store.describe()
+    assert list(body) == ["schema", "current", "fingerprint"]
+    assert [entry["name"] for entry in body["schema"]] == [row.name for row in ROWS]
+    assert list(body["current"]) == [row.name for row in ROWS]
+    assert json.loads(json.dumps(body)) == body
+
+
+def test_schema_entries_have_the_keys_of_the_contract(store: SettingsStore) -> None:
+    common = {"name", "type", "default", "mutable", "allowed", "help"}
+    for entry in store.describe()["schema"]:
+        assert set(entry) == (common if entry["mutable"] else common | {"reason"})
+        assert entry["help"]
+
+
+def test_the_default_is_the_value_at_startup() -> None:
+    store = new_store("live.sampling.temperature=0.42")
+    store.patch({"default_temperature": 0.1})
+    body = store.describe()
+    [entry] = [e for e in body["schema"] if e["name"] == "default_temperature"]
+    assert (entry["default"], body["current"]["default_temperature"]) == (0.42, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        pytest.param(("limits.ctx_size=8192",), "context_size", 2048, id="context-per-slot"),
+        pytest.param((), "context_size", 0, id="context-of-the-model"),
+        pytest.param(("scheduler.parallel=-1",), "n_parallel", 4, id="default-slots"),
+        pytest.param(("scheduler=serial",), "max_batch_size", 1, id="batch-is-slots"),
+        pytest.param(("server.sse_ping_interval=-1",), "sse_ping_interval", None, id="no-pings"),
+        pytest.param(("model.alias=[b,a,b]",), "model_aliases", ["a", "b"], id="aliases-sorted"),
+        pytest.param(("model.alias=[b,a]",), "model_alias", "a", id="first-alias"),
+        pytest.param((), "model_alias", None, id="no-alias"),
+        pytest.param((), "enable_settings_endpoint", True, id="settings-auto"),
+        pytest.param(
+            ("routes.settings=false",), "enable_settings_endpoint", False, id="settings-off"
+        ),
+        pytest.param(
+            ("scheduler.clear_interval=7",), "scheduler", '{"clear_interval":7}', id="block"
+        ),
+    ],
+)
+def test_views(words: tuple[str, ...], name: str, value: object) -> None:
+    assert new_store(*words).describe()["current"][name] == value

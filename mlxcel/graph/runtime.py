@@ -1,0 +1,160 @@
+"""From the plan to a running server, and back to nothing: reserve, start, serve, drain, stop.
+
+Starts everything by name. Knows ports and workers, no route, no model.
+"""
+
+import asyncio
+import importlib
+import logging
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from mlxcel.core.errors import StartupError
+from mlxcel.core.status import WorkerStatus
+from mlxcel.graph.spec import FRONT, NodeSpec, Plan
+from mlxcel.link.messages import PartSpec, WorkerSpec
+from mlxcel.link.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+EXIT_FAILED = 1
+
+
+class Server(Protocol):
+    """What provides the listener: the front node called `server`."""
+
+    def reserve(self) -> str: ...
+
+    async def start(self) -> None: ...
+
+    async def drain(self, seconds: float) -> int: ...
+
+    async def stop(self) -> None: ...
+
+
+class Runtime:
+    """One server. Owned by the event loop that calls `run`."""
+
+    def __init__(
+        self, plan: Plan, *, workers: Mapping[str, Any], drain_s: float, ambient: Mapping[str, Any]
+    ) -> None:
+        """`workers` is that section of the tree; `ambient` holds the ports that no node
+        provides, such as the live settings."""
+        self._plan = plan
+        self._drain_s = drain_s
+        self._exit_timeout_s: float = workers["exit_timeout_s"]
+        self._supervisors = {
+            node.name: _supervisor(plan, node, workers)
+            for node in map(plan.nodes.__getitem__, plan.order)
+            if node.is_worker
+        }
+        self._ports = dict(ambient) | {"statuses": self.statuses}
+        self._stop = asyncio.Event()
+
+    def statuses(self) -> Sequence[WorkerStatus]:
+        return [supervisor.client.status() for supervisor in self._supervisors.values()]
+
+    async def run(self) -> int:
+        """Serve until SIGTERM or SIGINT. Returns the exit code; raises StartupError."""
+        began_s = time.monotonic()
+        server = self._build_front()
+        address = server.reserve()
+        self._take_signals()
+        try:
+            await server.start()
+            log.info("listening on http://%s (503 until the workers are ready)", address)
+            if await self._until_stop(self._start_workers()):
+                log.info("ready on http://%s after %.1f s", address, time.monotonic() - began_s)
+                await self._stop.wait()
+            cut = await server.drain(self._drain_s)
+            if cut:
+                log.warning("%d requests were cut after %g s of draining", cut, self._drain_s)
+        finally:
+            is_clean = await self._stop_workers()
+            await server.stop()
+        log.info("stopped")
+        return 0 if is_clean else EXIT_FAILED
+
+    def _build_front(self) -> Server:
+        """Build the nodes of the front in plan order; the last word has the server."""
+        for node in map(self._plan.nodes.__getitem__, self._plan.order):
+            if node.is_worker:
+                made: Any = self._supervisors[node.name].client
+            elif node.worker == FRONT:
+                made = self._build(node)
+            else:
+                continue
+            self._ports |= dict.fromkeys((node.name, *node.provides), made)
+        server: Server = self._ports["server"]
+        return server
+
+    def _build(self, node: NodeSpec) -> Any:
+        module, _, name = node.factory.partition(":")
+        factory = getattr(importlib.import_module(module), name)
+        ports = {p: self._ports[p] for p in (*node.needs, *node.wants) if p in self._ports}
+        return factory(node.options, **ports)
+
+    async def _start_workers(self) -> None:
+        """One after the other, so that the peak of memory is one load."""
+        for supervisor in self._supervisors.values():
+            await supervisor.start()
+
+    async def _until_stop(self, work: Any) -> bool:
+        """Whether `work` ended before a signal came; its error is raised here."""
+        task = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if not task.done():
+            task.cancel()
+            return False
+        await task
+        return not self._stop.is_set()
+
+    async def _stop_workers(self) -> bool:
+        """All within one shared deadline, in reverse. False when one had to be killed."""
+        deadline = time.monotonic() + self._exit_timeout_s
+        ended = [await s.stop(deadline) for s in reversed(self._supervisors.values())]
+        return all(ended)
+
+    def _take_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self._stop.is_set():
+            log.warning("%s again: not waiting for open requests", number.name)
+            self._drain_s = 0
+            return
+        log.info("%s: draining for up to %g s", number.name, self._drain_s)
+        self._stop.set()
+
+
+def _supervisor(plan: Plan, node: NodeSpec, workers: Mapping[str, Any]) -> Supervisor:
+    parts = [
+        PartSpec(
+            name=part.name,
+            factory=part.factory,
+            options=dict(part.options),
+            needs=list(part.needs),
+            provides=list(part.provides),
+        )
+        for part in plan.parts_of(node.name)
+    ]
+    spec = WorkerSpec(name=node.name, factory=node.factory, options=dict(node.options), parts=parts)
+    return Supervisor(
+        spec,
+        placement=workers["placement"],
+        options=workers,
+        max_queue_depth=_queue_depth(node),
+    )
+
+
+def _queue_depth(node: NodeSpec) -> int:
+    scheduler = node.options.get("scheduler")
+    if scheduler is None:
+        raise StartupError(f"the worker {node.name} has no scheduler options to bound its queue")
+    return int(scheduler["max_queue_depth"])

@@ -1,0 +1,137 @@
+"""A model folder to its Card: reads JSON files and the headers of the weights, loads nothing."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mlxcel.store import shards, supported
+from mlxcel.store.card import Card
+from mlxcel.store.problems import ModelUnusable, UnsupportedModel
+
+WINDOW_KEYS = (
+    "max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length",
+    "n_ctx",
+)  # fmt: skip
+SIZE_KEYS = ("hidden_size", "n_embd", "d_model", "dim")
+LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+STRETCHING_ROPES = ("yarn", "linear", "dynamic")
+"""Position scalings whose factor comes on top of the window the config states."""
+SAMPLING_KEYS = ("temperature", "top_k", "top_p")
+
+
+def probe(folder: Path, single_row: Mapping[str, str]) -> Card:
+    """`single_row`: model types that cannot batch, with the reason (conf/families.yaml).
+
+    Raises ModelUnusable when the folder does not hold a model that can be loaded.
+    """
+    config, architecture = identify(folder)
+    family = str(config["model_type"])
+    weights = shards.check(folder)
+    generation = _optional(folder, "generation_config.json")
+    reason = single_row.get(family) or single_row.get(architecture) or ""
+    return Card(
+        name=folder.name,
+        directory=folder,
+        family=family,
+        train_window=train_window(config),
+        vocab_size=_first(config, ("vocab_size",)),
+        hidden_size=_first(config, SIZE_KEYS),
+        layers=_first(config, LAYER_KEYS),
+        can_batch=not reason,
+        reason=reason,
+        dtype=weights.dtype,
+        quantization_bits=_bits(config),
+        weights_bytes=weights.size_bytes,
+        eos_ids=_eos_ids(folder, config, generation),
+        sampling=_sampling(generation),
+    )
+
+
+def identify(folder: Path) -> tuple[dict[str, Any], str]:
+    """config.json, and the mlx-lm model file that builds it."""
+    config = _config(folder)
+    family = str(config["model_type"])
+    architecture = supported.architecture(config)
+    if architecture is None:
+        raise UnsupportedModel(folder, family, supported.nearest(family))
+    return config, architecture
+
+
+def train_window(config: Mapping[str, Any]) -> int:
+    """Tokens; 0 where the config does not say."""
+    window = _first(config, WINDOW_KEYS)
+    text = config.get("text_config") or {}
+    rope = config.get("rope_scaling") or text.get("rope_scaling") or {}
+    kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
+    if kind not in STRETCHING_ROPES or not isinstance(factor, int | float):
+        return window
+    # A YaRN config states the window before scaling apart, and often the scaled one as well.
+    before = rope.get("original_max_position_embeddings", 0) if kind == "yarn" else 0
+    return max(window, int((before or window) * factor))
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise ModelUnusable(folder, "there is no such folder")
+    if not (folder / "config.json").is_file():
+        raise ModelUnusable(folder, "there is no config.json in it; it is not a model folder")
+    config = _read(folder, "config.json")
+    if not isinstance(config.get("model_type"), str):
+        raise ModelUnusable(folder, "config.json names no model_type")
+    return config
+
+
+def _optional(folder: Path, name: str) -> dict[str, Any]:
+    return _read(folder, name) if (folder / name).is_file() else {}
+
+
+def _read(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        value = json.loads((folder / name).read_text(encoding="utf-8"))
+    except ValueError as why:
+        raise ModelUnusable(folder, f"{name} is not JSON: {why}") from why
+    if not isinstance(value, dict):
+        raise ModelUnusable(folder, f"{name} is not a JSON object")
+    return value
+
+
+def _first(config: Mapping[str, Any], keys: tuple[str, ...]) -> int:
+    """The first of the keys that is there, in the config or in its text part (vision models)."""
+    for part in (config, config.get("text_config") or {}):
+        for key in keys:
+            if isinstance(part.get(key), int):
+                return int(part[key])
+    return 0
+
+
+def _bits(config: Mapping[str, Any]) -> int | None:
+    for key in ("quantization", "quantization_config"):
+        bits = (config.get(key) or {}).get("bits")
+        if isinstance(bits, int):
+            return bits
+    return None
+
+
+def _eos_ids(
+    folder: Path, config: Mapping[str, Any], generation: Mapping[str, Any]
+) -> tuple[int, ...]:
+    """Ids of generation_config.json (else config.json), then the tokenizer's own."""
+    named = generation.get("eos_token_id", config.get("eos_token_id"))
+    ids = [named] if isinstance(named, int) else list(named or ())
+    tokenizer = _optional(folder, "tokenizer_config.json")
+    token = tokenizer.get("eos_token")
+    text = token.get("content") if isinstance(token, dict) else token
+    added = tokenizer.get("added_tokens_decoder") or {}
+    ids += [int(i) for i, entry in added.items() if text and entry.get("content") == text]
+    return tuple(dict.fromkeys(ids))
+
+
+def _sampling(generation: Mapping[str, Any]) -> dict[str, float | int]:
+    """The checkpoint's own defaults, as far as they are numbers, whatever their size."""
+    found = {key: generation.get(key) for key in SAMPLING_KEYS}
+    return {
+        key: value
+        for key, value in found.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }

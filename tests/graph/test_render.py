@@ -1,0 +1,102 @@
+import json
+
+import pytest
+
+from mlxcel.graph import render
+from mlxcel.graph.spec import Clamp, Edge, NodeSpec, Plan
+
+MODEL = NodeSpec(
+    name="model",
+    choice="smollm2",
+    factory="mlxcel.weights.load:load_model",
+    worker="chat",
+    provides=("model",),
+    options={"path": "/m", "hf_token": "s3cret"},
+    summary="SmolLM2  precision auto",
+)
+CHAT = NodeSpec(
+    name="chat",
+    choice="mlx",
+    factory="mlxcel.engine.chat:ChatWorker",
+    worker="chat",
+    needs=("model",),
+    provides=("chat",),
+    summary="process  1 slot",
+)
+SERVER = NodeSpec(
+    name="server",
+    choice="default",
+    factory="mlxcel.http.server:HttpServer",
+    worker="front",
+    needs=("chat",),
+    wants=("generate",),
+    options={"api_keys": ["s3cret"], "inner": [{"hf_token": None}]},
+    summary="127.0.0.1:8080",
+)
+PLAN = Plan(
+    nodes={node.name: node for node in (MODEL, CHAT, SERVER)},
+    edges=(
+        Edge(user="chat", port="model", provider="model", required=True),
+        Edge(user="server", port="chat", provider="chat", required=False),
+    ),
+    order=("model", "chat", "server"),
+    clamps=(Clamp(key="scheduler.parallel", asked=4, used=1, reason="family jamba runs one row"),),
+    warnings=("no API key is set",),
+)
+
+TEXT = """\
+chat      mlx      ChatWorker  process  1 slot  needs model
+└─ model  smollm2  load_model  SmolLM2  precision auto
+server    default  HttpServer  127.0.0.1:8080  needs chat  wants generate
+clamp     scheduler.parallel 4 -> 1  family jamba runs one row
+warning   no API key is set"""
+
+MERMAID = """\
+flowchart LR
+  subgraph front["front"]
+    server_node["server: HttpServer"]
+  end
+  subgraph chat_worker["chat worker"]
+    model_node["model: load_model"]
+    chat_node["chat: ChatWorker"]
+  end
+  model_node -- model --> chat_node
+  chat_node -. chat .-> server_node"""
+
+
+def test_text_is_a_tree_of_workers_then_the_front() -> None:
+    assert render.text(PLAN) == TEXT
+
+
+def test_all_parts_but_the_last_go_on_below() -> None:
+    cache = NodeSpec(name="cache", choice="none", factory="mlxcel.x:C", worker="chat")
+    plan = Plan(
+        nodes={**PLAN.nodes, "cache": cache}, edges=(), order=("model", "cache", "chat", "server")
+    )
+    assert [line.split()[0] for line in render.text(plan).splitlines()][1:3] == ["├─", "└─"]
+
+
+def test_mermaid_has_a_box_per_process() -> None:
+    assert render.mermaid(PLAN) == MERMAID
+
+
+def test_json_is_the_whole_plan_without_secrets() -> None:
+    text = render.as_json(PLAN, {"hf_token", "api_keys"})
+    plan = json.loads(text)
+    assert "s3cret" not in text
+    assert plan["order"] == ["model", "chat", "server"]
+    assert plan["nodes"]["model"]["options"] == {"path": "/m", "hf_token": "[redacted]"}
+    assert plan["nodes"]["server"]["options"]["inner"] == [{"hf_token": None}]
+    assert plan["clamps"][0]["used"] == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "words"),
+    [
+        pytest.param(4, 1, "k 4 -> 1", id="numbers"),
+        pytest.param("auto", False, "k auto -> false", id="as-yaml-writes-it"),
+        pytest.param(None, 0, "k null -> 0", id="null"),
+    ],
+)
+def test_clamp_text(asked: object, used: object, words: str) -> None:
+    assert render.clamp_text(Clamp(key="k", asked=asked, used=used, reason="")) == words

@@ -57,6 +57,7 @@ class ChatWorker(Worker):
         self._events: list[RowEvent] = []
         self._tally = Tally()
         self._lost = 0
+        self._told: WorkerStats | None = None
 
     def setup(self, parts: Mapping[str, Any], progress: Progress) -> ModelInfo:
         model: LoadedModel = parts["model"]
@@ -99,8 +100,6 @@ class ChatWorker(Worker):
         elif action is Action.DECODE:
             self._decode()
         is_idle = decide(self._view()) is Action.IDLE
-        if action is Action.IDLE and not inbox:
-            return None, None
         return self._frame(), None if is_idle else 0.0
 
     def close(self) -> None:
@@ -180,6 +179,7 @@ class ChatWorker(Worker):
             self._parked = sequence
             return
         sequence.first_token_s = time.monotonic()
+        self._events.append(sequence.began())
         if not self._advance(sequence, token):
             self._decoder.join(sequence, token)
 
@@ -217,9 +217,13 @@ class ChatWorker(Worker):
         error = why if isinstance(why, MlxcelError) else GenerationFailed(str(why))
         self._events.extend(RowFailed(s.id, error.info()) for s in sequences)
 
-    def _frame(self) -> Frame:
-        events, self._events = self._events, []
-        return Frame(events, self._stats())
+    def _frame(self) -> Frame | None:
+        """None when nothing has happened since the last one, the counters included."""
+        stats = self._stats()
+        if not self._events and stats == self._told:
+            return None
+        events, self._events, self._told = self._events, [], stats
+        return Frame(events, stats)
 
     def _stats(self) -> WorkerStats:
         return WorkerStats(

@@ -24,6 +24,7 @@ from mlxcel.link.messages import (
     RowEvent,
     RowFailed,
     RowFinished,
+    RowStarted,
     RowTokens,
     Submit,
     ToWorker,
@@ -32,6 +33,8 @@ from mlxcel.worker.base import Progress, Worker
 from mlxcel.worker.identity import is_own_process
 
 CRASH_CODE = 70
+LAST_FRAME_S = 0.05
+"""Before a scripted crash: time for the tokens said so far to leave."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,16 +153,22 @@ class EchoWorker(Worker):
         if row.said == len(row.reply):
             self._finish(row, FinishReason.EOS)
             return
+        if row.first_at is None:
+            row.first_at = now
+            self._events.append(self._began(row, now))
         self._events.append(RowTokens(row.id, [row.reply[row.said]]))
         self._counts["decode_tokens"] += 1
         row.said += 1
-        row.first_at = now if row.first_at is None else row.first_at
         row.last_at = now
         row.due_at = now + self._delay_s
         if row.said >= row.max_tokens:
             self._finish(row, FinishReason.LENGTH)
         elif row.prompt_tokens + row.said + 1 >= self._window:
             self._finish(row, FinishReason.CONTEXT)
+
+    def _began(self, row: Row, now: float) -> RowStarted:
+        queued_ms = (row.started_at - row.arrived_at) * 1000
+        return RowStarted(row.id, queued_ms, (now - row.started_at) * 1000)
 
     def _break(self, row: Row, kind: FaultKind) -> None:
         match kind:
@@ -171,6 +180,7 @@ class EchoWorker(Worker):
                     time.sleep(1)
             case FaultKind.CRASH:
                 if is_own_process():
+                    time.sleep(LAST_FRAME_S)
                     os._exit(CRASH_CODE)
                 raise RuntimeError(f"scripted crash at token {row.said}")
 

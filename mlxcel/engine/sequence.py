@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlxcel.core.events import FinishReason, Timings, Usage
-from mlxcel.link.messages import RowFinished, Submit
+from mlxcel.link.messages import RowFinished, RowStarted, Submit
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +36,14 @@ class Sequence:
 
     def is_end(self, token: int) -> bool:
         return token in self.submit.eos_ids
+
+    def began(self) -> RowStarted:
+        """Once the first token is there."""
+        return RowStarted(
+            self.id,
+            queued_ms=(self.first_prefill_s - self.queued_s) * 1e3,
+            prompt_ms=(self.first_token_s - self.first_prefill_s) * 1e3,
+        )
 
     def finished(self, reason: FinishReason, now_s: float) -> RowFinished:
         """The closing event. `now_s` is the same clock as `queued_s`."""

@@ -41,6 +41,14 @@ class RowAccepted(msgspec.Struct, frozen=True, tag=True):
     id: str
 
 
+class RowStarted(msgspec.Struct, frozen=True, tag=True):
+    """The first token is there: comes right before it, with where the time so far went."""
+
+    id: str
+    queued_ms: float
+    prompt_ms: float
+
+
 class RowTokens(msgspec.Struct, frozen=True, tag=True):
     """New output tokens of one row, in order. EOS is never among them."""
 
@@ -60,7 +68,7 @@ class RowFailed(msgspec.Struct, frozen=True, tag=True):
     error: ErrorInfo
 
 
-RowEvent = RowAccepted | RowTokens | RowFinished | RowFailed
+RowEvent = RowAccepted | RowStarted | RowTokens | RowFinished | RowFailed
 
 
 class Frame(msgspec.Struct, frozen=True, tag=True):

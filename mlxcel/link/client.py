@@ -1,0 +1,107 @@
+"""A worker as the rest of the front sees it: submit, cancel, status.
+
+Knows nothing of processes and sockets; the supervisor tells it which incarnation to talk to.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from mlxcel.core.errors import BadRequest, QueueFull, Unavailable, WorkerDied
+from mlxcel.core.status import ModelInfo, State, WorkerStats, WorkerStatus
+from mlxcel.link.channel import Channel
+from mlxcel.link.messages import Cancel, Frame, RowFailed, RowFinished, Submit, ToWorker
+
+Send = Callable[[ToWorker], bool]
+"""Hands a message to the worker; False when nobody is there to take it."""
+
+
+class WorkerClient:
+    """Owned by the event loop: every method is called on it, and none of them blocks."""
+
+    def __init__(self, name: str, *, max_queue_depth: int) -> None:
+        self.name = name
+        self._max_queue_depth = max_queue_depth
+        self._channels: dict[str, Channel] = {}
+        self._send: Send | None = None
+        self._stats: WorkerStats | None = None
+        self._status = WorkerStatus(name=name, state=State.LOADING)
+
+    # What generation calls.
+
+    def submit(self, submit: Submit) -> Channel:
+        """Raises QueueFull, Unavailable or WorkerDied at once; never waits."""
+        if self._send is None or self._status.state is not State.OK:
+            raise Unavailable(_why_not(self._status))
+        if submit.id in self._channels:
+            raise BadRequest(f"the request id {submit.id!r} belongs to a request that still runs")
+        if self._is_full():
+            raise QueueFull
+        channel = self._channels[submit.id] = Channel(submit.id)
+        if not self._send(submit):
+            del self._channels[submit.id]
+            raise WorkerDied(self.name, "its connection is gone")
+        return channel
+
+    def cancel(self, request_id: str) -> None:
+        """Forgets a request; a no-op once it has finished."""
+        channel = self._channels.pop(request_id, None)
+        if channel is None:
+            return
+        channel.close()
+        if self._send is not None:
+            self._send(Cancel(id=request_id))
+
+    def status(self) -> WorkerStatus:
+        stats = WorkerStats() if self._stats is None else self._stats
+        return msgspec.structs.replace(self._status, stats=stats)
+
+    # What the supervisor calls.
+
+    def report(self, **changes: Any) -> None:
+        """Changes fields of the status."""
+        self._status = msgspec.structs.replace(self._status, **changes)
+
+    def connect(self, send: Send, model: ModelInfo) -> None:
+        """An incarnation is ready."""
+        self._send = send
+        self.report(state=State.OK, detail="", model=model)
+
+    def deliver(self, frame: Frame) -> None:
+        """Splits a frame by request. Events of requests cancelled meanwhile are dropped."""
+        self._stats = frame.stats
+        for event in frame.events:
+            channel = self._channels.get(event.id)
+            if channel is None:
+                continue
+            if isinstance(event, RowFinished | RowFailed):
+                del self._channels[event.id]
+            channel.put(event)
+
+    def lost(self, how: str) -> None:
+        """The incarnation is gone, and everything it worked on with it."""
+        self._send = None
+        self._stats = None
+        channels, self._channels = self._channels, {}
+        for request_id, channel in channels.items():
+            channel.put(RowFailed(request_id, WorkerDied(self.name, how).info()))
+
+    def _is_full(self) -> bool:
+        # Until its first frame says how many slots there are, the worker itself refuses.
+        if self._stats is None:
+            return False
+        return len(self._channels) >= self._stats.slots + self._max_queue_depth
+
+
+def _why_not(status: WorkerStatus) -> str:
+    about = f": {status.detail}" if status.detail else ""
+    match status.state:
+        case State.LOADING:
+            return f"the {status.name} worker is loading{about}; retry later"
+        case State.RESTARTING:
+            return f"the {status.name} worker is restarting{about}; retry in a few seconds"
+        case State.FAILED:
+            return f"the {status.name} worker has failed and will not start again{about}"
+        case _:
+            return f"the {status.name} worker has stopped{about}"

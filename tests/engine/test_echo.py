@@ -1,0 +1,234 @@
+"""The scripted engine, ticked by hand with a clock of our own."""
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mlxcel.core.byte_vocab import ASSISTANT, BOS, END, SYSTEM, USER
+from mlxcel.core.errors import StartupError
+from mlxcel.core.events import FinishReason
+from mlxcel.core.request import SamplingParams
+from mlxcel.engine.echo import EchoWorker
+from mlxcel.engine.echo_script import last_user_message
+from mlxcel.link.messages import (
+    Cancel,
+    Frame,
+    RowAccepted,
+    RowEvent,
+    RowFailed,
+    RowFinished,
+    RowTokens,
+    Submit,
+    ToWorker,
+)
+
+
+class Bench:
+    """An engine and a clock that moves only when it is told."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.now = 100.0
+        options = {
+            "script": [],
+            "faults": [],
+            "delay_ms": 0,
+            "window": 64,
+            "scheduler": {"parallel": 2, "max_queue_depth": 1},
+            "ctx_size": 0,
+        }
+        self.worker = EchoWorker(options | changes, clock=lambda: self.now)
+        self.model = self.worker.setup({}, lambda step, fraction: None)
+        self.sleep_s: float | None = 0.0
+        self.frame: Frame | None = None
+
+    def tick(self, *inbox: ToWorker) -> list[RowEvent]:
+        self.frame, self.sleep_s = self.worker.tick(list(inbox))
+        return [] if self.frame is None else self.frame.events
+
+    def run(self, *inbox: ToWorker) -> list[RowEvent]:
+        events = self.tick(*inbox)
+        while self.sleep_s is not None:
+            self.now += self.sleep_s
+            events += self.tick()
+        return events
+
+
+def submit(request_id: str, text: str, *, max_tokens: int = 1000) -> Submit:
+    tokens = [USER, *text.encode(), END, ASSISTANT]
+    return Submit(
+        id=request_id,
+        tokens=struct.pack(f"<{len(tokens)}i", *tokens),
+        sampling=SamplingParams(),
+        max_tokens=max_tokens,
+        eos_ids=(END,),
+    )
+
+
+def said(events: Sequence[RowEvent], request_id: str = "a") -> str:
+    rows = [e for e in events if isinstance(e, RowTokens) and e.id == request_id]
+    return bytes(token for row in rows for token in row.ids).decode()
+
+
+def ending(events: Sequence[RowEvent], request_id: str = "a") -> FinishReason | str:
+    for event in events:
+        if event.id == request_id and isinstance(event, RowFinished):
+            return event.reason
+        if event.id == request_id and isinstance(event, RowFailed):
+            return event.error.code
+    raise AssertionError("the row did not end")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        pytest.param([BOS, USER, *b"hi", END, ASSISTANT], "hi", id="one-turn"),
+        pytest.param(
+            [SYSTEM, *b"s", END, USER, *b"a", END, ASSISTANT, *b"b", END, USER, *b"c", END],
+            "c",
+            id="the-last-of-two",
+        ),
+        pytest.param([USER, *"é€".encode(), END], "é€", id="utf-8"),
+        pytest.param([USER, 0xFF, END], "\ufffd", id="broken-utf-8"),
+        pytest.param([USER, *b"open"], "open", id="not-ended"),
+        pytest.param([*b"no marker"], "", id="no-user"),
+        pytest.param([], "", id="nothing"),
+    ],
+)
+def test_the_last_user_message_is_found(tokens: list[int], text: str) -> None:
+    assert last_user_message(tokens) == text
+
+
+def test_without_a_script_the_message_comes_back_byte_by_byte() -> None:
+    bench = Bench()
+    events = bench.run(submit("a", "h€y"))
+    assert events[0] == RowAccepted("a")
+    assert [e.ids for e in events if isinstance(e, RowTokens)] == [[b] for b in "h€y".encode()]
+    assert ending(events) is FinishReason.EOS
+
+
+def test_the_first_line_that_matches_is_said() -> None:
+    script = [{"when": "capital", "say": "Paris"}, {"when": ".", "say": "what?"}]
+    events = Bench(script=script).run(submit("a", "the capital?"), submit("b", "well"))
+    assert (said(events, "a"), said(events, "b")) == ("Paris", "what?")
+
+
+@pytest.mark.parametrize(
+    ("text", "max_tokens", "window", "reason", "length"),
+    [
+        pytest.param("12345", 5, 64, FinishReason.LENGTH, 5, id="max-tokens-before-eos"),
+        pytest.param("12345", 6, 64, FinishReason.EOS, 5, id="eos-in-time"),
+        pytest.param("12345", 1000, 11, FinishReason.CONTEXT, 2, id="window-is-full"),
+        pytest.param("12345", 2, 11, FinishReason.LENGTH, 2, id="length-before-context"),
+        pytest.param("12345", 1000, 8, "context_length_exceeded", 0, id="prompt-fills-window"),
+    ],
+)
+def test_a_row_ends_at_its_bound(
+    text: str, max_tokens: int, window: int, reason: FinishReason | str, length: int
+) -> None:
+    events = Bench(window=window).run(submit("a", text, max_tokens=max_tokens))
+    assert (ending(events), len(said(events))) == (reason, length)
+
+
+@pytest.mark.parametrize(
+    ("ctx_size", "window"),
+    [pytest.param(0, 64, id="the-models-own"), pytest.param(40, 20, id="divided-by-slots")],
+)
+def test_the_window_of_a_slot(ctx_size: int, window: int) -> None:
+    model = Bench(ctx_size=ctx_size).model
+    assert (model.context_window, model.train_window) == (window, 64)
+
+
+def test_at_most_parallel_rows_speak_and_the_rest_wait_in_order() -> None:
+    bench = Bench(scheduler={"parallel": 2, "max_queue_depth": 8})
+    events = bench.tick(*(submit(name, "xy") for name in "abcd"))
+    assert bench.frame is not None
+    assert (bench.frame.stats.active, bench.frame.stats.waiting) == (2, 2)
+    assert {e.id for e in events if isinstance(e, RowTokens)} == {"a", "b"}
+    events += bench.run()
+    assert [e.id for e in events if isinstance(e, RowFinished)] == ["a", "b", "c", "d"]
+
+
+def test_a_full_queue_refuses_at_once() -> None:
+    bench = Bench()
+    events = bench.tick(*(submit(name, "xy") for name in "abcd"))
+    assert [e.id for e in events if isinstance(e, RowAccepted)] == ["a", "b", "c"]
+    assert ending(events, "d") == "server_busy"
+
+
+@pytest.mark.parametrize("victim", ["a", "c"], ids=["speaking", "waiting"])
+def test_a_cancelled_request_says_nothing_more_and_frees_its_place(victim: str) -> None:
+    bench = Bench()
+    bench.tick(*(submit(name, "xyz") for name in "abc"))
+    events = bench.run(Cancel(id=victim), submit("d", "new"))
+    assert said(events, victim) == ""
+    assert victim not in {e.id for e in events}
+    assert said(events, "d") == "new"
+
+
+def test_a_cancel_shows_in_the_counters_although_nothing_is_said() -> None:
+    bench = Bench(delay_ms=1000)
+    bench.tick(submit("a", "xyz"))
+    assert bench.tick(Cancel(id="a")) == []
+    assert bench.frame is not None
+    assert bench.frame.stats.active == 0
+
+
+def test_no_news_is_no_frame() -> None:
+    bench = Bench()
+    bench.run(submit("a", "x"))
+    assert bench.tick() == []
+    assert bench.frame is None
+
+
+def test_the_delay_paces_each_row_by_itself() -> None:
+    bench = Bench(delay_ms=100)
+    bench.tick(submit("a", "xy"))
+    assert bench.sleep_s == pytest.approx(0.1)
+    bench.now += 0.06
+    assert said(bench.tick(submit("b", "xy")), "a") == ""
+    bench.now += 0.05
+    events = bench.tick()
+    assert (said(events, "a"), said(events, "b")) == ("x", "")
+    assert bench.sleep_s == pytest.approx(0.05)
+
+
+def test_timings_and_counts_of_a_paced_row() -> None:
+    bench = Bench(delay_ms=100)
+    events = bench.run(submit("a", "xyz", max_tokens=3))
+    last = events[-1]
+    assert isinstance(last, RowFinished)
+    assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (6, 3)
+    assert last.timings.queued_ms == 0
+    assert last.timings.prompt_ms == pytest.approx(100)
+    assert last.timings.decode_ms == pytest.approx(200)
+
+
+def test_an_error_fault_fails_one_row() -> None:
+    bench = Bench(faults=[{"when": "^bad", "at_token": 2, "kind": "error"}])
+    events = bench.run(submit("a", "bad one"), submit("b", "good one"))
+    assert (said(events, "a"), ending(events, "a")) == ("ba", "generation_failed")
+    assert said(events, "b") == "good one"
+
+
+def test_a_crash_outside_a_process_of_its_own_is_an_exception() -> None:
+    bench = Bench(faults=[{"when": "x", "at_token": 0, "kind": "crash"}])
+    with pytest.raises(RuntimeError, match="scripted crash at token 0"):
+        bench.tick(submit("a", "x"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        pytest.param({"script": [{"when": "(", "say": ""}]}, r"engine.script\[0\]", id="script"),
+        pytest.param(
+            {"faults": [{"when": "*", "at_token": 0, "kind": "hang"}]},
+            r"engine.faults\[0\]",
+            id="fault",
+        ),
+    ],
+)
+def test_a_bad_expression_names_its_key(changes: dict[str, Any], key: str) -> None:
+    with pytest.raises(StartupError, match=key):
+        Bench(**changes)

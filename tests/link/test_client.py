@@ -1,0 +1,150 @@
+"""The client alone: `sent` is what a worker would have received."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from mlxcel.core.errors import BadRequest, QueueFull, Unavailable, WorkerDied
+from mlxcel.core.events import FinishReason, Timings, Usage
+from mlxcel.core.status import ModelInfo, State, WorkerStats
+from mlxcel.link.channel import Channel
+from mlxcel.link.client import WorkerClient
+from mlxcel.link.messages import (
+    Cancel,
+    Frame,
+    RowAccepted,
+    RowEvent,
+    RowFailed,
+    RowFinished,
+    RowTokens,
+    Submit,
+    ToWorker,
+)
+
+Submitter = Callable[..., Submit]
+MODEL = ModelInfo(
+    family="echo",
+    vocab_size=264,
+    context_window=0,
+    train_window=4096,
+    hidden_size=0,
+    parameters=0,
+    weights_bytes=0,
+    precision="none",
+    device="cpu",
+)
+
+
+def finished(request_id: str) -> RowFinished:
+    usage = Usage(prompt_tokens=1, completion_tokens=1)
+    timings = Timings(queued_ms=0, prompt_ms=0, decode_ms=0)
+    return RowFinished(request_id, FinishReason.EOS, usage, timings)
+
+
+def connected(sent: list[ToWorker], *, slots: int = 1) -> WorkerClient:
+    client = WorkerClient("chat", max_queue_depth=1)
+    client.connect(lambda message: sent.append(message) is None, MODEL)
+    client.deliver(Frame([], WorkerStats(slots=slots)))
+    return client
+
+
+def read(channel: Channel) -> list[RowEvent]:
+    async def drain() -> list[RowEvent]:
+        return [event async for event in channel]
+
+    return asyncio.run(asyncio.wait_for(drain(), 10))
+
+
+def test_a_frame_is_split_by_request(submit: Submitter) -> None:
+    client = connected([])
+    a, b = client.submit(submit("a", "x")), client.submit(submit("b", "y"))
+    events: list[RowEvent] = [RowTokens("a", [1]), RowTokens("b", [2]), finished("a")]
+    client.deliver(Frame([*events, finished("b")], WorkerStats()))
+    assert read(a) == [RowTokens("a", [1]), finished("a")]
+    assert read(b) == [RowTokens("b", [2]), finished("b")]
+
+
+def test_outstanding_requests_are_bounded_by_slots_and_queue(submit: Submitter) -> None:
+    sent: list[ToWorker] = []
+    client = connected(sent, slots=2)
+    for name in "abc":
+        client.submit(submit(name, "x"))
+    with pytest.raises(QueueFull):
+        client.submit(submit("d", "x"))
+    client.deliver(Frame([finished("b")], WorkerStats(slots=2)))
+    client.submit(submit("e", "x"))
+    assert [message.id for message in sent if isinstance(message, Submit)] == ["a", "b", "c", "e"]
+
+
+def test_before_its_first_frame_the_worker_itself_refuses(submit: Submitter) -> None:
+    client = WorkerClient("chat", max_queue_depth=1)
+    client.connect(lambda message: True, MODEL)
+    channels = [client.submit(submit(str(at), "x")) for at in range(5)]
+    assert len(channels) == 5
+
+
+def test_cancel_tells_the_worker_once_and_drops_what_still_comes(submit: Submitter) -> None:
+    sent: list[ToWorker] = []
+    client = connected(sent)
+    channel = client.submit(submit("a", "x"))
+    client.cancel("a")
+    client.cancel("a")
+    client.deliver(Frame([RowTokens("a", [1])], WorkerStats()))
+    assert sent[1:] == [Cancel(id="a")]
+    assert read(channel) == []
+
+
+def test_cancel_of_a_finished_request_says_nothing(submit: Submitter) -> None:
+    sent: list[ToWorker] = []
+    client = connected(sent)
+    client.submit(submit("a", "x"))
+    client.deliver(Frame([finished("a")], WorkerStats()))
+    client.cancel("a")
+    assert len(sent) == 1
+
+
+def test_a_lost_worker_fails_every_open_channel(submit: Submitter) -> None:
+    client = connected([])
+    a, b = client.submit(submit("a", "x")), client.submit(submit("b", "y"))
+    client.deliver(Frame([RowAccepted("a"), finished("b")], WorkerStats(active=1)))
+    client.lost("killed by SIGKILL")
+    *_, last = read(a)
+    assert isinstance(last, RowFailed)
+    assert (last.error.code, last.error.status) == ("worker_died", 503)
+    assert "killed by SIGKILL" in last.error.message
+    assert read(b) == [finished("b")]
+    assert client.status().stats.active == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        pytest.param(State.LOADING, "is loading: reading weights; retry later", id="loading"),
+        pytest.param(State.RESTARTING, "is restarting: reading weights", id="restarting"),
+        pytest.param(State.FAILED, "will not start again: reading weights", id="failed"),
+        pytest.param(State.STOPPED, "has stopped: reading weights", id="stopped"),
+    ],
+)
+def test_a_worker_that_is_not_ready_is_unavailable(
+    submit: Submitter, state: State, words: str
+) -> None:
+    client = connected([])
+    client.report(state=state, detail="reading weights")
+    with pytest.raises(Unavailable, match=words):
+        client.submit(submit("a", "x"))
+
+
+def test_a_broken_connection_is_a_dead_worker(submit: Submitter) -> None:
+    client = WorkerClient("chat", max_queue_depth=1)
+    client.connect(lambda message: False, MODEL)
+    for _ in range(3):
+        with pytest.raises(WorkerDied):
+            client.submit(submit("a", "x"))
+
+
+def test_an_id_in_use_is_refused(submit: Submitter) -> None:
+    client = connected([])
+    client.submit(submit("a", "x"))
+    with pytest.raises(BadRequest, match="'a'"):
+        client.submit(submit("a", "x"))

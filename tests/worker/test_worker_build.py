@@ -1,0 +1,65 @@
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from mlxcel.core.errors import StartupError
+from mlxcel.link.messages import PartSpec
+from mlxcel.worker.build import build_parts, find_factory
+
+
+def part(name: str, needs: list[str], provides: list[str]) -> PartSpec:
+    return PartSpec(
+        name=name,
+        factory=f"mlxcel.parts_of_a_test:{name}",
+        options={"from": name},
+        needs=needs,
+        provides=provides,
+    )
+
+
+@pytest.fixture
+def parts_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType("mlxcel.parts_of_a_test")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module
+
+
+def test_a_part_gets_the_ports_it_needs_and_no_others(parts_module: Any) -> None:
+    parts_module.wheel = lambda options, progress: ("wheel", options["from"])
+    parts_module.bell = lambda options, progress: "bell"
+    parts_module.cart = lambda options, progress, *, wheel: ("cart", wheel)
+    specs = [
+        part("wheel", [], ["wheel", "spare"]),
+        part("bell", [], ["bell"]),
+        part("cart", ["wheel"], ["cart"]),
+    ]
+    assert build_parts(specs, lambda step, fraction: None) == {
+        "wheel": ("wheel", "wheel"),
+        "spare": ("wheel", "wheel"),
+        "bell": "bell",
+        "cart": ("cart", ("wheel", "wheel")),
+    }
+
+
+def test_a_part_tells_its_progress(parts_module: Any) -> None:
+    parts_module.wheel = lambda options, progress: progress("turning", 0.5)
+    told: list[tuple[str, float | None]] = []
+    build_parts([part("wheel", [], ["wheel"])], lambda *step: told.append(step))
+    assert told == [("turning", 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        pytest.param("os:system", "does not start with 'mlxcel.'", id="foreign"),
+        pytest.param("mlxcelx:run", "does not start with 'mlxcel.'", id="prefix-of-a-name"),
+        pytest.param("mlxcel.nowhere:Thing", "cannot be imported", id="no-module"),
+        pytest.param("mlxcel.engine.echo:Nothing", "cannot be imported", id="no-attribute"),
+    ],
+)
+def test_a_factory_that_cannot_be_used_is_named(name: str, words: str) -> None:
+    with pytest.raises(StartupError, match=words) as caught:
+        find_factory(name)
+    assert repr(name) in caught.value.message

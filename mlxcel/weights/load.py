@@ -61,8 +61,10 @@ class LoadedModel:
 def load_model(options: Mapping[str, Any], progress: Progress) -> LoadedModel:
     """Read `options["path"]` in the precision that suits the device (`options["precision"]`).
 
-    Raises StartupError when the folder does not hold a model mlx-lm can build.
+    Raises StartupError when the folder does not hold a model mlx-lm can build, or when the
+    device asked for is not there.
     """
+    _choose_device(options["device"])
     backend = current_backend()
     _announce_blas(backend)
     progress("reading weights", None)
@@ -91,6 +93,16 @@ def load_model(options: Mapping[str, Any], progress: Progress) -> LoadedModel:
         parameters=parameters,
         weights_bytes=tree_reduce(lambda total, a: total + a.nbytes, network.parameters(), 0),
     )
+
+
+def _choose_device(asked: str) -> None:
+    """`auto` is MLX's own choice: the GPU where there is one."""
+    if asked == "auto":
+        return
+    device = mx.Device(mx.cpu if asked == "cpu" else mx.gpu)
+    if not mx.is_available(device):
+        raise StartupError(f"engine.device is {asked}, but MLX has no such device here; use auto")
+    mx.set_default_device(device)
 
 
 def current_backend() -> Backend:

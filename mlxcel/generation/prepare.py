@@ -1,0 +1,62 @@
+"""From a request to what the worker is given: template, tokens, limits.
+
+Pure and slow (30,000 tokens take a tenth of a second): the service runs it on a thread.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from mlxcel.core.errors import BadRequest, ContextLengthExceeded
+from mlxcel.core.request import GenerationRequest
+from mlxcel.link.messages import Submit
+from mlxcel.text.prefill import render_prompt
+from mlxcel.text.template import ChatTemplate
+from mlxcel.text.tokenizer import TextModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    submit: Submit
+    prompt_tokens: int
+    continues: bool
+    """The answer goes on in a text the client began."""
+
+
+def prepare(
+    request: GenerationRequest, *, text: TextModel, template: ChatTemplate | None, window: int
+) -> Prepared:
+    """`window` is the tokens a slot holds, prompt and answer; 0: unbounded.
+
+    Raises BadRequest (TemplateRefused is one) and ContextLengthExceeded.
+    """
+    prompt, continues = _render(request, template)
+    ids = text.encode(prompt)
+    if not ids:
+        raise BadRequest("the prompt is empty; send at least one message", param="messages")
+    submit = Submit(
+        id=request.id,
+        tokens=struct.pack(f"<{len(ids)}i", *ids),
+        sampling=request.sampling,
+        max_tokens=_within(request.max_tokens, len(ids), window),
+        eos_ids=text.eos_ids,
+    )
+    return Prepared(submit=submit, prompt_tokens=len(ids), continues=continues)
+
+
+def _render(request: GenerationRequest, template: ChatTemplate | None) -> tuple[str, bool]:
+    if template is None:
+        raise BadRequest(
+            "this model has no chat template; set generation.chat_template.file or .text",
+            param="messages",
+        )
+    kwargs: dict[str, Any] = {**request.settings.template_kwargs, **request.prompt.kwargs}
+    return render_prompt(template, request.prompt.messages, kwargs)
+
+
+def _within(max_tokens: int, prompt_tokens: int, window: int) -> int:
+    if window == 0:
+        return max_tokens
+    if prompt_tokens >= window:
+        raise ContextLengthExceeded(prompt_tokens, window)
+    return min(max_tokens, window - prompt_tokens)

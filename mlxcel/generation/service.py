@@ -1,0 +1,174 @@
+"""The chat model as the HTTP side knows it: requests in, events out.
+
+The front node `text`. Lives on the event loop; only rendering and encoding a prompt leave it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+from mlxcel.core.errors import DecodeTimeout, RemoteError, StartupError, Unavailable
+from mlxcel.core.events import Event, Failed, Finished
+from mlxcel.core.ports import ServedModel
+from mlxcel.core.request import GenerationRequest
+from mlxcel.core.status import ModelInfo, State, WorkerStatus
+from mlxcel.generation.assemble import Assembler
+from mlxcel.generation.prepare import Prepared, prepare
+from mlxcel.generation.served import served_model, slot_window
+from mlxcel.link.messages import RowEvent, RowFailed, Submit
+from mlxcel.text.stops import StopMatcher
+from mlxcel.text.template import ChatTemplate
+from mlxcel.text.tokenizer import TextModel, byte_text_model, read_text_model
+
+# One prompt of 30,000 tokens must not keep a short one waiting.
+_PREPARE_THREADS = 2
+
+
+class Channel(Protocol):
+    """The events of one row, in order; the last is RowFinished or RowFailed."""
+
+    async def next(self) -> RowEvent: ...
+
+
+class ChatPort(Protocol):
+    """What provides `chat`: the client of the chat worker."""
+
+    def submit(self, submit: Submit) -> Channel:
+        """Raises QueueFull, Unavailable or WorkerDied at once; never blocks."""
+        ...
+
+    def cancel(self, request_id: str, /) -> None:
+        """A no-op for what has ended or was never there."""
+        ...
+
+    def status(self) -> WorkerStatus: ...
+
+
+class GenerationService:
+    """Implements `core.ports.Generator`."""
+
+    def __init__(self, options: Mapping[str, Any], *, chat: ChatPort) -> None:
+        model = options["model"]
+        self._chat = chat
+        self._aliases: tuple[str, ...] = tuple(model["alias"])
+        self._path = None if options["engine_kind"] == "echo" else Path(model["path"])
+        self._ctx_size: int = options["ctx_size"]
+        self._parallel: int = options["parallel"]
+        self._text = byte_text_model() if self._path is None else read_text_model(self._path)
+        self._template = _chat_template(options["chat_template"], self._text, self._path)
+        self._info: ModelInfo | None = None
+        self._pool = ThreadPoolExecutor(_PREPARE_THREADS, thread_name_prefix="prepare")
+
+    @property
+    def model(self) -> ServedModel:
+        return served_model(
+            aliases=self._aliases,
+            path=self._path,
+            info=self._known_info(self.status()),
+            slot_ctx=self._slot_ctx(),
+        )
+
+    def status(self) -> WorkerStatus:
+        return self._chat.status()
+
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[Event, None]:
+        info = self._require_ready()
+        prepared = await self._prepare(request, info)
+        channel = self._chat.submit(prepared.submit)
+        try:
+            row = await channel.next()
+            if isinstance(row, RowFailed):
+                raise RemoteError(row.error)
+            answer = self._assembler(prepared, request)
+            while True:
+                for event in answer.take(row):
+                    if isinstance(event, Finished | Failed):
+                        # Before the last frames go out: a slow reader must not keep a slot.
+                        self._chat.cancel(request.id)
+                    yield event
+                if answer.is_done:
+                    return
+                row = await _next_row(channel, request, has_begun=answer.has_begun)
+        finally:
+            self._chat.cancel(request.id)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _assembler(self, prepared: Prepared, request: GenerationRequest) -> Assembler:
+        return Assembler(
+            prompt_tokens=prepared.prompt_tokens,
+            detokenizer=self._text.detokenizer(at_start=not prepared.continues),
+            stops=StopMatcher(request.stop),
+            received_s=request.received_s,
+        )
+
+    async def _prepare(self, request: GenerationRequest, info: ModelInfo | None) -> Prepared:
+        def work() -> Prepared:
+            return prepare(
+                request, text=self._text, template=self._template, window=slot_window(info)
+            )
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def _require_ready(self) -> ModelInfo | None:
+        status = self.status()
+        if status.state is not State.OK:
+            raise Unavailable(_why_not(status))
+        return self._known_info(status)
+
+    def _known_info(self, status: WorkerStatus) -> ModelInfo | None:
+        """Remembered, so that a restart of the worker does not change what is listed."""
+        if status.model is not None:
+            self._info = status.model
+        return self._info
+
+    def _slot_ctx(self) -> int:
+        slots = self._parallel if self._parallel > 0 else self.status().stats.slots
+        return self._ctx_size // slots
+
+
+async def _next_row(channel: Channel, request: GenerationRequest, *, has_begun: bool) -> RowEvent:
+    """The decode watchdog: a prefill may be silent for long, a row that decodes may not."""
+    limit_s = request.settings.decode_timeout_s
+    try:
+        async with asyncio.timeout(limit_s if has_begun else None):
+            return await channel.next()
+    except TimeoutError:
+        return RowFailed(request.id, DecodeTimeout(limit_s).info())
+
+
+def _why_not(status: WorkerStatus) -> str:
+    detail = f" ({status.detail})" if status.detail else ""
+    match status.state:
+        case State.LOADING:
+            return f"the model is loading{detail}; try again shortly"
+        case State.RESTARTING:
+            return f"the {status.name} worker is restarting{detail}; try again shortly"
+        case State.FAILED:
+            return f"the {status.name} worker failed and is not started again{detail}"
+        case _:
+            return "the server is shutting down"
+
+
+def _chat_template(
+    asked: Mapping[str, Any], text: TextModel, path: Path | None
+) -> ChatTemplate | None:
+    """The first of: the text of the configuration, its file, the checkpoint's own."""
+    source, origin = asked["text"], "generation.chat_template.text"
+    if source is None and asked["file"] is not None:
+        source, origin = _read_template(Path(asked["file"]).expanduser()), str(asked["file"])
+    if source is None:
+        source, origin = text.chat_template, str(path)
+    if source is None:
+        return None
+    return ChatTemplate(source, origin=origin, special_tokens=text.special_tokens)
+
+
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartupError(f"generation.chat_template.file: cannot read {path}: {error}") from error

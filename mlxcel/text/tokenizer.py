@@ -1,0 +1,149 @@
+"""The text side of a model: its tokenizer, what ends an answer, its own chat template.
+
+Read from the files of a checkpoint folder; needs no weights, no mlx and no transformers.
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from mlxcel.core.byte_vocab import TURN_ENDS
+from mlxcel.core.errors import StartupError
+from mlxcel.text.bytes import BYTE_TEMPLATE, byte_tokenizer
+from mlxcel.text.detokenize import ByteDetokenizer, Detokenizer, WindowDetokenizer
+from mlxcel.text.pieces import pieces_of
+
+log = logging.getLogger(__name__)
+
+Json = Mapping[str, Any]
+
+
+class TextModel:
+    """Immutable; `encode` may be called from several threads."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        eos_ids: Iterable[int],
+        special_tokens: Mapping[str, str],
+        chat_template: str | None,
+    ) -> None:
+        # Some tokenizer.json files cut or fill every text to the length of a training batch.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        self._tokenizer = tokenizer
+        self._pieces = pieces_of(tokenizer)
+        self.eos_ids = tuple(sorted(set(eos_ids)))
+        """Any of them ends an answer."""
+        self.special_tokens = special_tokens
+        """By their names in templates: `bos_token`, `eos_token`, ..."""
+        self.chat_template = chat_template
+        """Jinja source of the checkpoint's own template."""
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
+
+    def encode(self, text: str, add_special: bool = False) -> list[int]:
+        """`add_special` adds what the tokenizer puts around a text, such as BOS."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special).ids
+        return ids
+
+    def token_bytes(self, token: int) -> bytes | None:
+        """The bytes a token adds to a text; None: this tokenizer's tokens have no fixed bytes."""
+        return None if self._pieces is None else self._pieces[token]
+
+    def detokenizer(self, *, at_start: bool = True) -> Detokenizer:
+        """`at_start` is false when the answer continues a text that is already there."""
+        if self._pieces is None:
+            return WindowDetokenizer(self._tokenizer)
+        return ByteDetokenizer(self._pieces, at_start=at_start)
+
+
+def byte_text_model() -> TextModel:
+    """The vocabulary of model=echo."""
+    return TextModel(
+        byte_tokenizer(),
+        eos_ids=TURN_ENDS,
+        special_tokens={"bos_token": "<|bos|>", "eos_token": "<|eos|>"},
+        chat_template=BYTE_TEMPLATE,
+    )
+
+
+def read_text_model(folder: Path) -> TextModel:
+    """Raises StartupError naming the file that is missing or broken."""
+    tokenizer = _read_tokenizer(folder / "tokenizer.json")
+    config = _read_json(folder / "tokenizer_config.json")
+    special = _special_tokens(_read_json(folder / "special_tokens_map.json") | config)
+    eos_ids = _eos_ids(folder, tokenizer.token_to_id(special.get("eos_token", "")))
+    if not eos_ids:
+        log.warning("%s names no end-of-text token: answers end at max_tokens only", folder)
+    return TextModel(
+        tokenizer,
+        eos_ids=eos_ids,
+        special_tokens=special,
+        chat_template=_chat_template(folder, config),
+    )
+
+
+def _read_tokenizer(path: Path) -> Tokenizer:
+    if not path.is_file():
+        raise StartupError(
+            f"{path} is missing: the tokenizer is read from tokenizer.json; "
+            "convert the checkpoint with a current mlx_lm.convert, which writes one"
+        )
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # what tokenizers raises has no narrower class
+        raise StartupError(f"{path} cannot be used as a tokenizer: {error}") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Empty when there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise StartupError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise StartupError(f"{path} must hold a JSON object, not {type(value).__name__}")
+    return value
+
+
+def _special_tokens(config: Json) -> dict[str, str]:
+    """Every `*_token` that is set; a token is a string or an object with `content`."""
+    found = {}
+    for key, value in config.items():
+        text = value.get("content") if isinstance(value, dict) else value
+        if key.endswith("_token") and isinstance(text, str):
+            found[key] = text
+    return found
+
+
+def _eos_ids(folder: Path, tokenizer_eos: int | None) -> set[int]:
+    config = _read_json(folder / "config.json")
+    sources = (
+        _read_json(folder / "generation_config.json"),
+        config,
+        config.get("text_config") or {},
+    )
+    stated = (source.get("eos_token_id") for source in sources)
+    first: Any = next((value for value in stated if value is not None), [])
+    ids: set[int] = set(first if isinstance(first, list) else [first])
+    return ids if tokenizer_eos is None else ids | {tokenizer_eos}
+
+
+def _chat_template(folder: Path, config: Json) -> str | None:
+    path = folder / "chat_template.jinja"
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    template = config.get("chat_template")
+    if isinstance(template, list):  # several named ones: [{"name": ..., "template": ...}]
+        template = {row["name"]: row["template"] for row in template}.get("default")
+    return template if isinstance(template, str) else None

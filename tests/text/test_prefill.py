@@ -1,0 +1,60 @@
+import pytest
+
+from mlxcel.core.errors import BadRequest
+from mlxcel.core.request import Message, ToolCall
+from mlxcel.text.prefill import render_prompt
+from mlxcel.text.template import ChatTemplate
+
+PLAIN = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[answer]"
+PRIMED = PLAIN + "{{ '<think>\n' }}"
+USER = Message(role="user", text="q")
+CALL = ToolCall(id="c", name="f", arguments="{}")
+
+
+def prompt(*messages: Message, source: str = PLAIN) -> tuple[str, bool]:
+    template = ChatTemplate(source, origin="test", special_tokens={})
+    return render_prompt(template, messages, {})
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        pytest.param(Message(role="assistant", text="Once"), "[user]q[answer]Once", id="text"),
+        pytest.param(Message(role="assistant"), "[user]q[answer]", id="empty"),
+        pytest.param(
+            Message(role="assistant", text="t", calls=(CALL,)),
+            "[user]q[assistant]t[answer]",
+            id="tool-calls-are-a-finished-turn",
+        ),
+        pytest.param(USER, "[user]q[user]q[answer]", id="user"),
+    ],
+)
+def test_last_message(last: Message, expected: str) -> None:
+    text, continues = prompt(USER, last)
+    assert text == expected
+    assert continues is (last.role == "assistant" and text.endswith("Once"))
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        pytest.param(Message(role="assistant", text="A"), "<think>\n</think>A", id="text"),
+        pytest.param(Message(role="assistant", reasoning="R"), "<think>\nR", id="reasoning"),
+        pytest.param(
+            Message(role="assistant", text="A", reasoning="R"), "<think>\nR</think>A", id="both"
+        ),
+    ],
+)
+def test_open_think_block_is_used_or_closed(last: Message, expected: str) -> None:
+    assert prompt(USER, last, source=PRIMED) == ("[user]q[answer]" + expected, True)
+
+
+def test_reasoning_alone_needs_an_open_think_block() -> None:
+    with pytest.raises(BadRequest, match="reasoning but no text"):
+        prompt(USER, Message(role="assistant", reasoning="R"))
+
+
+def test_two_answers_at_the_end_are_refused() -> None:
+    answer = Message(role="assistant", text="a")
+    with pytest.raises(BadRequest, match="Cannot have 2 or more assistant messages at the end"):
+        prompt(USER, answer, answer)

@@ -1,0 +1,86 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlxcel.core.byte_vocab import END, EOS
+from mlxcel.core.errors import StartupError
+from mlxcel.text.tokenizer import read_text_model
+from tests.tiny.checkpoint import build_tiny_checkpoint
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return build_tiny_checkpoint(tmp_path / "tiny", layers=1, hidden=16)
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    value = json.loads(path.read_text()) if path.exists() else {}
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+def test_reads_the_tiny_checkpoint(folder: Path) -> None:
+    text = read_text_model(folder)
+    assert text.encode("hi<|end|>") == [104, 105, END]
+    assert text.special_tokens == {"bos_token": "<|bos|>", "eos_token": "<|eos|>"}
+    assert text.eos_ids == (EOS, END)
+    assert text.vocab_size == 263
+    assert text.chat_template is not None
+
+
+def test_generation_config_beats_config_and_joins_the_tokenizers_eos(folder: Path) -> None:
+    rewrite(folder / "generation_config.json", lambda c: c.update(eos_token_id=7))
+    assert read_text_model(folder).eos_ids == (7, EOS)
+
+
+def test_template_file_beats_the_one_in_the_config(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("from the file")
+    assert read_text_model(folder).chat_template == "from the file"
+
+
+def test_default_of_several_named_templates_is_taken(folder: Path) -> None:
+    named = [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]
+    rewrite(folder / "tokenizer_config.json", lambda c: c.update(chat_template=named))
+    assert read_text_model(folder).chat_template == "d"
+
+
+def test_special_token_may_be_an_object_in_the_map_file(folder: Path) -> None:
+    rewrite(folder / "tokenizer_config.json", lambda c: c.pop("eos_token"))
+    rewrite(
+        folder / "special_tokens_map.json", lambda c: c.update(eos_token={"content": "<|end|>"})
+    )
+    text = read_text_model(folder)
+    assert text.special_tokens["eos_token"] == "<|end|>"
+
+
+def test_truncation_of_the_file_is_switched_off(folder: Path) -> None:
+    def cut(config: dict[str, Any]) -> None:
+        config["truncation"] = {
+            "direction": "Right",
+            "max_length": 2,
+            "strategy": "LongestFirst",
+            "stride": 0,
+        }
+
+    rewrite(folder / "tokenizer.json", cut)
+    assert len(read_text_model(folder).encode("abcdef")) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        pytest.param("tokenizer.json", None, r"tokenizer.json is missing", id="missing"),
+        pytest.param("tokenizer.json", '{"version"', r"cannot be used", id="truncated"),
+        pytest.param("tokenizer_config.json", "{", r"config.json is not valid JSON", id="not-json"),
+        pytest.param("config.json", "[]", r"config.json must hold a JSON object", id="not-object"),
+    ],
+)
+def test_broken_file_is_named(folder: Path, name: str, content: str | None, message: str) -> None:
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+    with pytest.raises(StartupError, match=message):
+        read_text_model(folder)

@@ -1,0 +1,57 @@
+"""What the handlers work with. One object per server, made once, handed to every handler."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from mlxcel.core.ports import Generator
+from mlxcel.core.settings import Settings
+from mlxcel.core.status import WorkerStatus
+from mlxcel.http.auth import KeySet
+from mlxcel.http.inflight import InFlight
+from mlxcel.http.options import ServerOptions
+
+
+class Patched(Protocol):
+    """What a change of settings did: four values for the wire."""
+
+    @property
+    def applied(self) -> Mapping[str, Any]: ...
+    @property
+    def rejected(self) -> Sequence[Mapping[str, str]]: ...
+    @property
+    def current(self) -> Mapping[str, Any]: ...
+    @property
+    def fingerprint(self) -> str: ...
+
+
+class LiveSettings(Protocol):
+    """The settings store as the HTTP side sees it; changes raise with status 409 or 412."""
+
+    @property
+    def current(self) -> Settings: ...
+
+    def describe(self) -> dict[str, Any]: ...
+
+    def patch(
+        self,
+        values: Mapping[str, object],
+        *,
+        op: Literal["merge", "replace"] = "merge",
+        atomic: bool = False,
+        if_match: str | None = None,
+    ) -> Patched: ...
+
+    def history(self) -> list[dict[str, Any]]: ...
+
+    def revert(self, version: int | None = None, *, if_match: str | None = None) -> Patched: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deps:
+    options: ServerOptions
+    keys: KeySet
+    generate: Generator | None
+    settings: LiveSettings
+    statuses: Callable[[], Sequence[WorkerStatus]]
+    inflight: InFlight

@@ -1,0 +1,72 @@
+"""The border where exceptions become answers. The row's dialect picks the envelope; without a
+row (404, 405) and for a body that is too large it is OpenAI's."""
+
+import logging
+
+from sanic import HTTPResponse, Request
+from sanic.exceptions import (
+    MethodNotAllowed as SanicMethodNotAllowed,
+)
+from sanic.exceptions import NotFound, PayloadTooLarge, SanicException
+
+from mlxcel.core.errors import (
+    BodyTooLarge,
+    ErrorInfo,
+    MethodNotAllowed,
+    MlxcelError,
+    RouteNotFound,
+)
+from mlxcel.http.replies import json_reply
+from mlxcel.http.routes import row_of
+from mlxcel.protocols.base import Dialect
+from mlxcel.protocols.openai import errors as openai
+
+log = logging.getLogger(__name__)
+
+
+def as_error(request: Request, exception: Exception) -> MlxcelError | None:
+    """The exception in our words; None when there is none."""
+    match exception:
+        case MlxcelError():
+            return exception
+        case NotFound():
+            return RouteNotFound(request.path)
+        case SanicMethodNotAllowed():
+            allowed = tuple(sorted(exception.allowed_methods or ()))
+            return MethodNotAllowed(request.method, request.path, allowed)
+        case PayloadTooLarge():
+            return BodyTooLarge()
+    return None
+
+
+def error_info(request: Request, exception: Exception) -> ErrorInfo:
+    """Logs what nobody foresaw, with its traceback; a client is told no internals."""
+    error = as_error(request, exception)
+    if error is not None:
+        return error.info()
+    if isinstance(exception, SanicException):
+        status = exception.status_code or 500
+        return ErrorInfo(code="http", status=status, message=str(exception))
+    log.error("%s %s failed", request.method, request.path, exc_info=exception)
+    name = type(exception).__name__
+    message = f"internal error ({name}); the server log has the traceback"
+    return ErrorInfo(code="server_error", status=500, message=message)
+
+
+def error_reply(request: Request, exception: Exception) -> HTTPResponse:
+    info = error_info(request, exception)
+    headers = {}
+    if isinstance(exception, SanicMethodNotAllowed):
+        headers["Allow"] = ", ".join(sorted(exception.allowed_methods or ()))
+    return json_reply(_dialect(request, info).error_body(_printable(info)), info.status, headers)
+
+
+def _dialect(request: Request, info: ErrorInfo) -> Dialect:
+    row = row_of(request)
+    return openai if row is None or info.status == 413 else row.dialect
+
+
+def _printable(info: ErrorInfo) -> ErrorInfo:
+    """Bytes of a request line that are no UTF-8 arrive as lone surrogates, which JSON refuses."""
+    message = info.message.encode("utf-8", "replace").decode("utf-8")
+    return ErrorInfo(code=info.code, status=info.status, message=message, param=info.param)

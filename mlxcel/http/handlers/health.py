@@ -1,0 +1,18 @@
+"""GET /health."""
+
+import os
+
+from sanic import HTTPResponse, Request
+
+from mlxcel.http.deps import Deps
+from mlxcel.http.replies import json_reply
+from mlxcel.http.routes import Row
+from mlxcel.protocols.mlxcel.health import OK, health_body, health_word
+
+
+async def show(request: Request, deps: Deps, row: Row) -> HTTPResponse:
+    model = deps.generate.model if deps.generate is not None else None
+    chat = deps.generate.status() if deps.generate is not None else None
+    word = health_word(chat, deps.statuses(), draining=deps.inflight.is_draining)
+    body = health_body(word, model, chat, front_pid=os.getpid())
+    return json_reply(body, 200 if word == OK else 503)

@@ -1,0 +1,66 @@
+"""The live settings: show, patch, history, revert."""
+
+from typing import Any
+
+from sanic import HTTPResponse, Request
+
+from mlxcel.config.settings import PatchRefused
+from mlxcel.http.body import json_value
+from mlxcel.http.deps import Deps, Patched
+from mlxcel.http.replies import json_reply
+from mlxcel.http.routes import Row
+from mlxcel.protocols.mlxcel.settings import (
+    PatchShape,
+    read_patch,
+    read_revert,
+    shape_error_body,
+)
+from mlxcel.protocols.openai.errors import error_body
+
+
+async def show(request: Request, deps: Deps, row: Row) -> HTTPResponse:
+    body = deps.settings.describe()
+    return json_reply(body, headers=_etag(body["fingerprint"]))
+
+
+async def patch(request: Request, deps: Deps, row: Row) -> HTTPResponse:
+    try:
+        asked = read_patch(json_value(request))
+    except PatchShape as error:
+        return json_reply(shape_error_body(error), error.status)
+    try:
+        done = deps.settings.patch(
+            asked.values, op=asked.op, atomic=asked.atomic, if_match=_if_match(request)
+        )
+    except PatchRefused as error:
+        return json_reply(error_body(error.info()) | {"rejected": error.rejected}, error.status)
+    return _patched(done)
+
+
+async def history(request: Request, deps: Deps, row: Row) -> HTTPResponse:
+    fingerprint = deps.settings.current.fingerprint
+    return json_reply({"history": deps.settings.history(), "fingerprint": fingerprint})
+
+
+async def revert(request: Request, deps: Deps, row: Row) -> HTTPResponse:
+    """A body is optional: without one the last change is undone."""
+    version = read_revert(json_value(request)) if request.body else None
+    return _patched(deps.settings.revert(version, if_match=_if_match(request)))
+
+
+def _patched(done: Patched) -> HTTPResponse:
+    body: dict[str, Any] = {
+        "applied": done.applied,
+        "rejected": done.rejected,
+        "current": done.current,
+        "fingerprint": done.fingerprint,
+    }
+    return json_reply(body, headers=_etag(done.fingerprint))
+
+
+def _etag(fingerprint: str) -> dict[str, str]:
+    return {"ETag": f'"{fingerprint}"'}
+
+
+def _if_match(request: Request) -> str | None:
+    return request.headers.get("if-match")

@@ -1,0 +1,142 @@
+"""Route rows of the configuration: read, checked and mounted.
+
+Every name in a row is resolved before the server listens: a typo stops the start.
+"""
+
+import difflib
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module, util
+from typing import Any, Literal
+
+from sanic import HTTPResponse, Request, Sanic
+
+from mlxcel.core.errors import NotImplementedHere, StartupError
+from mlxcel.http.deps import Deps
+from mlxcel.protocols.base import Codec, Dialect
+
+log = logging.getLogger(__name__)
+PROTOCOLS = "mlxcel.protocols"
+
+Handler = Callable[[Request, Deps, "Row"], Awaitable[HTTPResponse | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Row:
+    """One route. `paths[0]` names it, the others are aliases."""
+
+    id: str
+    methods: tuple[str, ...]
+    paths: tuple[str, ...]
+    handler: Handler
+    codec: Codec | None
+    dialect: Dialect
+    needs: tuple[str, ...]
+    absent: Literal["unsupported", "hide"]
+    is_open: bool
+    """Needs no key."""
+    when: str | bool
+
+
+def row_of(request: Request) -> Row | None:
+    """The row a request was matched to; None for 404 and 405."""
+    route = request.route
+    return route.ctx.row if route is not None else None
+
+
+def read_rows(rows: Mapping[str, Mapping[str, Any]], handlers: Mapping[str, Handler]) -> list[Row]:
+    """Raises StartupError for a name that does not resolve."""
+    return [_row(name, row, handlers) for name, row in rows.items()]
+
+
+def _row(name: str, row: Mapping[str, Any], handlers: Mapping[str, Handler]) -> Row:
+    codec = row.get("codec")
+    return Row(
+        id=name,
+        methods=tuple(row["methods"]),
+        paths=tuple(row["paths"]),
+        handler=_handler(name, row["handler"], handlers),
+        codec=None if codec is None else _module(name, "codec", codec),
+        dialect=_module(name, "dialect", row["dialect"] + ".errors"),
+        needs=tuple(row.get("needs") or ()),
+        absent=row.get("absent") or "unsupported",
+        is_open=row.get("auth") == "none",
+        when=row.get("when", True),
+    )
+
+
+def _handler(row: str, name: str, handlers: Mapping[str, Handler]) -> Handler:
+    if name in handlers:
+        return handlers[name]
+    near = difflib.get_close_matches(name, handlers, 1, 0)
+    raise StartupError(
+        f"routes.rows.{row}.handler = {name} is no handler; nearest: {near[0]} "
+        f"(there are {', '.join(sorted(handlers))})"
+    )
+
+
+def _module(row: str, field: str, name: str) -> Any:
+    full = f"{PROTOCOLS}.{name}"
+    try:
+        found = util.find_spec(full)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise StartupError(f"routes.rows.{row}.{field} = {name}: there is no module {full}")
+    return import_module(full)
+
+
+def is_on(row: Row, switches: Mapping[str, Any], auto: bool) -> bool:
+    """`when` is true, or the key of a switch; a switch on `auto` means `auto`."""
+    if isinstance(row.when, bool):
+        return row.when
+    if row.when not in switches:
+        raise StartupError(f"routes.rows.{row.id}.when = {row.when}: there is no such switch")
+    value = switches[row.when]
+    return auto if value == "auto" else bool(value)
+
+
+def mounted(rows: Iterable[Row], deps: Deps) -> list[Row]:
+    """The rows that exist on this server. `auto` switches are on where a stranger cannot
+    reach them: on loopback, or behind a key."""
+    auto = deps.options.is_loopback or bool(deps.keys)
+    routes = deps.options.routes
+    switches = {f"routes.{key}": value for key, value in routes.items() if key != "rows"}
+    shown: list[Row] = []
+    for row in rows:
+        if not is_on(row, switches, auto):
+            log.info("route %s is off (%s)", row.paths[0], row.when)
+        elif row.absent == "unsupported" or not _missing(row, deps):
+            shown.append(row)
+    return shown
+
+
+def mount(app: Sanic, row: Row, deps: Deps) -> None:
+    missing = _missing(row, deps)
+    handler = partial(_unsupported, missing) if missing else row.handler
+
+    async def serve(request: Request) -> HTTPResponse | None:
+        return await handler(request, deps, row)
+
+    for index, path in enumerate(row.paths):
+        app.add_route(
+            serve,
+            deps.options.api_prefix + path,
+            methods=list(row.methods),
+            name=f"{row.id}.{index}",
+            unquote=True,
+            ctx_row=row,
+        )
+
+
+def _missing(row: Row, deps: Deps) -> tuple[str, ...]:
+    there = {"generate"} if deps.generate is not None else set()
+    return tuple(need for need in row.needs if need not in there)
+
+
+async def _unsupported(missing: tuple[str, ...], request: Request, deps: Deps, row: Row) -> None:
+    raise NotImplementedHere(
+        f"{row.paths[0]} needs {', '.join(missing)}, which no worker of this server provides"
+    )

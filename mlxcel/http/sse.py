@@ -1,0 +1,87 @@
+"""A stream of server-sent events over one Sanic response.
+
+Knows frames and silence. Knows no dialect.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from time import monotonic
+
+import orjson
+from sanic import Request
+from sanic.response import BaseHTTPResponse
+
+from mlxcel.protocols.base import SseFrame
+
+log = logging.getLogger(__name__)
+PING = b":\n\n"
+HEADERS = {
+    "Cache-Control": "no-cache",
+    # A proxy that buffers would hold the tokens back.
+    "X-Accel-Buffering": "no",
+}
+
+
+def frame_bytes(frame: SseFrame) -> bytes:
+    data = frame.data.encode() if isinstance(frame.data, str) else orjson.dumps(frame.data)
+    event = f"event: {frame.event}\n".encode() if frame.event is not None else b""
+    return event + b"data: " + data + b"\n\n"
+
+
+class SseWriter:
+    """Writes frames, each send awaiting the transport, and a comment after every silence of
+    `ping_interval_s`, by the clock and whatever the sender does meanwhile."""
+
+    def __init__(self, response: BaseHTTPResponse, ping_interval_s: float | None) -> None:
+        self._response = response
+        self._interval_s = ping_interval_s
+        self._last_s = monotonic()
+        self._pinger: asyncio.Task[None] | None = None
+        self._is_sending = False
+
+    @classmethod
+    async def open(cls, request: Request, ping_interval_s: float | None) -> "SseWriter":
+        """Status and headers leave with the first frame."""
+        response = await request.respond(
+            status=200, headers=dict(HEADERS), content_type="text/event-stream"
+        )
+        assert response is not None
+        return cls(response, ping_interval_s)
+
+    async def send(self, frames: Iterable[SseFrame]) -> None:
+        """One write for all frames. A slow reader is waited for here."""
+        data = b"".join(frame_bytes(frame) for frame in frames)
+        if data:
+            await self._write(data)
+
+    async def end(self) -> None:
+        """The last chunk of the body; the connection stays usable."""
+        self.stop_pings()
+        await self._response.eof()
+
+    def stop_pings(self) -> None:
+        if self._pinger is not None:
+            self._pinger.cancel()
+            self._pinger = None
+
+    async def _write(self, data: bytes) -> None:
+        self._is_sending = True
+        try:
+            await self._response.send(data)
+        finally:
+            self._is_sending = False
+        self._last_s = monotonic()
+        if self._pinger is None and self._interval_s is not None:
+            self._pinger = asyncio.create_task(self._ping(self._interval_s))
+
+    async def _ping(self, interval_s: float) -> None:
+        while True:
+            silence_s = monotonic() - self._last_s
+            if silence_s < interval_s:
+                await asyncio.sleep(interval_s - silence_s)
+                continue
+            # A write that still waits for the reader is no silence of ours.
+            if not self._is_sending:
+                await self._response.send(PING)
+            self._last_s = monotonic()

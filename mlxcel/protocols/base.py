@@ -1,0 +1,84 @@
+"""What a dialect is: a codec per generation route, and one shape for errors.
+
+Route rows name both: `codec: openai.chat` is `mlxcel.protocols.openai.chat`, `dialect: openai`
+takes its error shape from `mlxcel.protocols.openai.errors`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mlxcel.core.errors import ErrorInfo
+from mlxcel.core.events import Event, FinishReason, Timings, Usage
+from mlxcel.core.request import GenerationRequest
+from mlxcel.core.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRules:
+    """What the server says about the `model` field. `served` is never empty."""
+
+    require_model: bool
+    served: tuple[str, ...]
+    refuse_unknown: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What every body of one answer repeats."""
+
+    id: str
+    created: int
+    """Unix seconds."""
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SseFrame:
+    """One server-sent event. `data` is a JSON object, or text that goes out as it is."""
+
+    data: Mapping[str, Any] | str
+    event: str | None = None
+
+
+class StreamEncoder(Protocol):
+    """Turns the events of one request into frames, in order. `Failed` is an event as well:
+    its frames end the stream in a way that no client takes for success."""
+
+    def encode(self, event: Event) -> Iterable[SseFrame]: ...
+
+
+class Read(Protocol):
+    """A request as a dialect understood it, and how that dialect answers it."""
+
+    @property
+    def request(self) -> GenerationRequest: ...
+
+    @property
+    def stream(self) -> bool: ...
+
+    def encoder(self, head: Head) -> StreamEncoder: ...
+
+    def answer(
+        self, head: Head, *, text: str, reason: FinishReason, usage: Usage, timings: Timings
+    ) -> dict[str, Any]: ...
+
+
+class Codec(Protocol):
+    """One generation route of a dialect; a module fits."""
+
+    def read(
+        self,
+        body: Mapping[str, Any],
+        *,
+        request_id: str,
+        settings: Settings,
+        received_s: float,
+        rules: ReadRules,
+    ) -> Read: ...
+
+
+class Dialect(Protocol):
+    """How a family of routes shows errors; a module fits."""
+
+    def error_body(self, error: ErrorInfo) -> dict[str, Any]: ...

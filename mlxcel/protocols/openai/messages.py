@@ -1,0 +1,126 @@
+"""The messages of a chat request: every role, content as text, parts or nothing."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mlxcel.core.errors import BadField, MlxcelError
+from mlxcel.core.request import Message, ToolCall
+from mlxcel.protocols.fields import Reader, json_type, shown
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+MEDIA_PARTS = {"image_url": "image", "input_audio": "audio", "video_url": "video"}
+
+
+class MediaNotSupported(MlxcelError):
+    """The model has no tower for a part of this kind."""
+
+    code = "not_supported"
+    status = 501
+
+    def __init__(self, kind: str, param: str) -> None:
+        super().__init__(
+            f"{kind} input is not supported: the served model takes text only", param=param
+        )
+
+
+def read_messages(fields: Reader) -> tuple[Message, ...]:
+    """Raises BadField, then MediaNotSupported: a malformed body is told before a media part."""
+    entries = fields.items("messages")
+    if entries is None:
+        raise fields.refuse("messages", "is required; it wants an array of messages")
+    readers = [_object(entry, f"messages[{i}]") for i, entry in enumerate(entries)]
+    messages = tuple(_message(reader) for reader in readers)
+    media = next((part for reader in readers for part in _media(reader)), None)
+    if media is not None:
+        raise MediaNotSupported(*media)
+    if not any(_has_input(message) for message in messages):
+        raise fields.refuse(
+            "messages", "wants at least one message with text, tool calls or reasoning"
+        )
+    return messages
+
+
+def _message(fields: Reader) -> Message:
+    role = fields.required_string("role")
+    if role not in ROLES:
+        raise fields.refuse("role", f"wants one of {', '.join(ROLES)}; got {shown(role)}")
+    return Message(
+        role=role,
+        text=_text(fields),
+        name=fields.string("name"),
+        reasoning=_reasoning(fields),
+        calls=_calls(fields),
+        call_id=fields.string("tool_call_id"),
+    )
+
+
+def _reasoning(fields: Reader) -> str:
+    """Both spellings may stand in one message: answers carry both, and clients send them back."""
+    both = (fields.string("reasoning_content"), fields.string("reasoning"))
+    return next((text for text in both if text), "")
+
+
+def _has_input(message: Message) -> bool:
+    return bool(message.text.strip() or message.calls or message.reasoning)
+
+
+def _text(fields: Reader) -> str:
+    """Content as one string; text parts are joined as they are, without a separator."""
+    content = fields.body.get("content")
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        rule = f"wants a string, an array of parts or null; got {json_type(content)}"
+        raise fields.refuse("content", rule)
+    return "".join(_part_text(part) for part in _parts(fields, content))
+
+
+def _parts(fields: Reader, content: Sequence[Any]) -> list[Reader]:
+    return [_object(part, f"{fields.name('content')}[{i}]") for i, part in enumerate(content)]
+
+
+def _part_text(part: Reader) -> str:
+    kind = part.required_string("type")
+    if kind == "text":
+        return part.required_string("text")
+    if kind not in MEDIA_PARTS:
+        known = ", ".join(("text", *MEDIA_PARTS))
+        raise part.refuse("type", f"wants one of {known}; got {shown(kind)}")
+    return ""
+
+
+def _media(fields: Reader) -> Iterator[tuple[str, str]]:
+    """Kind and place of every media part."""
+    content = fields.body.get("content")
+    if isinstance(content, list):
+        for part in _parts(fields, content):
+            if (kind := part.body["type"]) in MEDIA_PARTS:
+                yield MEDIA_PARTS[kind], part.path
+
+
+def _calls(fields: Reader) -> tuple[ToolCall, ...]:
+    entries = fields.items("tool_calls") or ()
+    place = fields.name("tool_calls")
+    return tuple(_call(_object(entry, f"{place}[{i}]")) for i, entry in enumerate(entries))
+
+
+def _call(fields: Reader) -> ToolCall:
+    call_id, kind = fields.required_string("id"), fields.required_string("type")
+    if kind != "function":
+        raise fields.refuse("type", f'wants "function", got {shown(kind)}')
+    function = fields.nested("function")
+    if function is None:
+        raise fields.refuse("function", "is required; it wants an object")
+    return ToolCall(
+        id=call_id,
+        name=function.required_string("name"),
+        arguments=function.required_string("arguments"),
+    )
+
+
+def _object(value: object, path: str) -> Reader:
+    if isinstance(value, dict):
+        return Reader(value, path)
+    raise BadField(path, f"wants an object, got {json_type(value)} {shown(value)}")

@@ -1,0 +1,78 @@
+"""Sampling fields of a request, shared by the OpenAI generation routes.
+
+Only types are checked, as the contract says: a value beyond its meaningful range acts as the
+nearest one inside it.
+"""
+
+import secrets
+from collections.abc import Callable
+from typing import TypeVar
+
+from mlxcel.core.request import SamplingParams
+from mlxcel.core.settings import SamplingDefaults
+from mlxcel.protocols.fields import Reader
+
+SEED_SPAN = 2**32
+RANDOM_SEED = SEED_SPAN - 1
+"""-1 folded: the value that asks for a seed of the server's choice."""
+GREEDY_BELOW = 1e-5
+"""Dividing by a smaller temperature overflows float32."""
+HOTTEST = 1e5
+INT32_MAX = 2**31 - 1
+
+Draw = Callable[[], int]
+T = TypeVar("T")
+
+
+def draw_seed() -> int:
+    return secrets.randbelow(SEED_SPAN)
+
+
+def read_sampling(
+    fields: Reader, defaults: SamplingDefaults, draw: Draw = draw_seed
+) -> SamplingParams:
+    top_k = _given(fields.integer("top_k", minimum=0), defaults.top_k)
+    return SamplingParams(
+        temperature=_temperature(_given(fields.number("temperature"), defaults.temperature)),
+        top_p=_clamped(_given(fields.number("top_p"), defaults.top_p), 0.0, 1.0),
+        top_k=min(top_k, INT32_MAX),
+        min_p=_clamped(_given(fields.number("min_p"), defaults.min_p), 0.0, 1.0),
+        seed=_seed(fields.integer("seed"), defaults.seed, draw),
+    )
+
+
+def read_max_tokens(fields: Reader, default: int) -> int:
+    """`max_completion_tokens` wins over `max_tokens`, its older name: clients send both.
+
+    `n_predict` is a third spelling; beside one of the others it is refused.
+    """
+    older = fields.integer("max_tokens", "n_predict", minimum=0)
+    newer = fields.integer("max_completion_tokens", minimum=0)
+    if newer is not None and fields.body.get("n_predict") is not None:
+        fields.pick("max_completion_tokens", "n_predict")
+    chosen = older if newer is None else newer
+    return min(_given(chosen, default), INT32_MAX)
+
+
+def read_stop(fields: Reader) -> tuple[str, ...]:
+    """Empty strings are dropped: they would match everywhere."""
+    return tuple(entry for entry in fields.strings("stop") or () if entry)
+
+
+def _seed(sent: int | None, default: int | None, draw: Draw) -> int:
+    if sent is None:
+        return draw() if default is None else default % SEED_SPAN
+    folded = sent % SEED_SPAN
+    return draw() if folded == RANDOM_SEED else folded
+
+
+def _given(sent: T | None, default: T) -> T:
+    return default if sent is None else sent
+
+
+def _temperature(value: float) -> float:
+    return 0.0 if value < GREEDY_BELOW else min(value, HOTTEST)
+
+
+def _clamped(value: float, low: float, high: float) -> float:
+    return min(max(value, low), high)

@@ -1,0 +1,53 @@
+"""Servers on free loopback ports for the tests of this folder."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import uvloop
+from sanic import Sanic
+
+from mlxcel.http.server import HttpServer
+from tests.http.site import Scripted, Site, Start, StillSettings, server_options
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop the product runs on."""
+    return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+def generator() -> Scripted:
+    return Scripted()
+
+
+@pytest_asyncio.fixture
+async def start(generator: Scripted, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
+    """Starts servers: `await start(api_keys=["k"])`; `settings` and `generate` go by name."""
+    monkeypatch.setattr(Sanic, "test_mode", True)
+    async with AsyncExitStack() as stack:
+
+        async def make(
+            *, settings: Any = None, generate: Any = generator, **changed: object
+        ) -> Site:
+            server = HttpServer(
+                server_options(**changed),
+                generate=generate,
+                settings=StillSettings() if settings is None else settings,
+                statuses=lambda: [generator.status()],
+            )
+            site = Site(server, server.reserve(), generator)
+            await server.start()
+            stack.push_async_callback(server.stop)
+            await stack.enter_async_context(site.http)
+            return site
+
+        yield make
+
+
+@pytest_asyncio.fixture
+async def site(start: Start) -> Site:
+    return await start()

@@ -1,0 +1,92 @@
+"""Which pages may talk to the server; preflights of every path."""
+
+import pytest
+
+from mlxcel.http.cors import CorsPolicy
+from mlxcel.http.options import CorsOptions
+from tests.http.site import Site, Start
+
+PAGE = "https://page.example"
+ALLOW = "access-control-allow-origin"
+
+
+def policy(*origins: str, credentials: bool = True, headers: str = "Authorization") -> CorsPolicy:
+    return CorsPolicy(
+        CorsOptions(origins=origins, methods=("GET",), headers=(headers,), credentials=credentials)
+    )
+
+
+@pytest.mark.parametrize(
+    ("origins", "credentials", "origin", "allowed"),
+    [
+        pytest.param(["*"], True, PAGE, PAGE, id="any"),
+        pytest.param(["*"], True, None, "", id="any-without-origin"),
+        pytest.param(["*"], False, PAGE, "*", id="any-without-credentials"),
+        pytest.param(["localhost"], True, "http://localhost:3000", "http://localhost:3000", id="l"),
+        pytest.param(["localhost"], True, "http://127.0.0.1", "http://127.0.0.1", id="loopback-4"),
+        pytest.param(["localhost"], True, "http://[::1]:5", "http://[::1]:5", id="loopback-6"),
+        pytest.param(["localhost"], True, "https://localhost.evil.example", None, id="lookalike"),
+        pytest.param(["localhost"], True, None, None, id="localhost-without-origin"),
+        pytest.param(["localhost"], True, "http://[", None, id="no-url"),
+        pytest.param([PAGE], True, "https://evil.example", PAGE, id="fixed-text"),
+        pytest.param([PAGE, "http://b"], True, "http://b", "http://b", id="listed"),
+        pytest.param([PAGE, "http://b"], True, "http://c", None, id="not-listed"),
+        pytest.param([PAGE, "http://b"], True, "http://b:1", None, id="listed-exactly"),
+    ],
+)
+def test_origin(
+    origins: list[str], credentials: bool, origin: str | None, allowed: str | None
+) -> None:
+    headers = policy(*origins, credentials=credentials).origin_headers(origin)
+    assert headers.get("Access-Control-Allow-Origin") == allowed
+
+
+def test_any_header_is_answered_by_name() -> None:
+    headers = policy("*", headers="*").preflight_headers(PAGE, "x-mine, authorization")
+    assert headers["Access-Control-Allow-Headers"] == "x-mine, authorization"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/models", "/v1/settings", "/health", "/nowhere"]
+)
+async def test_a_preflight_is_answered_on_every_path(start: Start, path: str) -> None:
+    site = await start(api_keys=["k"])
+    response = await site.http.options(path, headers={"Origin": PAGE})
+    assert (response.status_code, response.content) == (200, b"")
+    assert response.headers["content-type"].startswith("text/html")
+    assert response.headers[ALLOW] == PAGE
+    assert response.headers["access-control-allow-credentials"] == "true"
+    assert response.headers["access-control-allow-methods"] == "GET, POST, OPTIONS"
+    assert response.headers["access-control-allow-headers"] == "Authorization, Content-Type"
+
+
+@pytest.mark.asyncio
+async def test_errors_and_streams_carry_the_origin(start: Start) -> None:
+    site = await start(api_keys=["k"])
+    page = {"Origin": PAGE}
+    right = page | {"X-Api-Key": "k"}
+    answers = [
+        await site.http.get("/v1/models", headers=page),
+        await site.http.get("/nowhere", headers=right),
+        await site.http.get("/v1/chat/completions", headers=right),
+        await site.http.post("/v1/chat/completions", headers=right),
+        await site.post(headers=right),
+    ]
+    assert [answer.status_code for answer in answers] == [401, 404, 405, 415, 200]
+    assert {answer.headers[ALLOW] for answer in answers} == {PAGE}
+    assert all("access-control-allow-methods" not in answer.headers for answer in answers)
+
+
+@pytest.mark.asyncio
+async def test_a_refused_origin_still_gets_its_answer(start: Start) -> None:
+    cors = {"origins": ["localhost"], "methods": ["GET"], "headers": ["*"], "credentials": False}
+    site = await start(cors=cors)
+    response = await site.http.get("/health", headers={"Origin": PAGE})
+    assert response.status_code == 200
+    assert ALLOW not in response.headers
+
+
+@pytest.mark.asyncio
+async def test_without_an_origin_the_header_is_empty(site: Site) -> None:
+    assert (await site.http.get("/health")).headers[ALLOW] == ""

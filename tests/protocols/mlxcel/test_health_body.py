@@ -1,0 +1,65 @@
+"""Which word /health says, and what stands beside it."""
+
+import pytest
+
+from mlxcel.core.status import State, WorkerStats, WorkerStatus
+from mlxcel.protocols.mlxcel.health import health_body, health_word
+
+KEYS = {
+    "status",
+    "model",
+    "batch",
+    "observability",
+    "context_size",
+    "tool_call_parser",
+    "worker",
+    "front",
+}
+
+
+def chat(state: State = State.OK, active: int = 0, waiting: int = 0) -> WorkerStatus:
+    stats = WorkerStats(active=active, waiting=waiting, slots=2, started=3, completed=1)
+    return WorkerStatus(name="chat", state=state, detail="step", pid=7, restarts=1, stats=stats)
+
+
+@pytest.mark.parametrize(
+    ("status", "draining", "word"),
+    [
+        pytest.param(chat(), False, "ok", id="ok"),
+        pytest.param(chat(active=1, waiting=5), False, "ok", id="queue-does-not-matter"),
+        pytest.param(chat(active=2), False, "no slot available", id="full"),
+        pytest.param(chat(State.LOADING), False, "loading model", id="loading"),
+        pytest.param(chat(State.RESTARTING), False, "restarting", id="restarting"),
+        pytest.param(chat(State.FAILED), False, "failed", id="failed"),
+        pytest.param(chat(State.STOPPED), False, "failed", id="stopped"),
+        pytest.param(chat(State.RESTARTING), True, "draining", id="draining-wins"),
+    ],
+)
+def test_word(status: WorkerStatus, draining: bool, word: str) -> None:
+    assert health_word(status, [status], draining=draining) == word
+
+
+def test_a_side_worker_that_is_down_counts() -> None:
+    assert health_word(chat(), [chat(), chat(State.FAILED)], draining=False) == "failed"
+
+
+def test_body_has_the_same_keys_in_every_state() -> None:
+    assert set(health_body("ok", None, chat(), front_pid=1)) == KEYS
+    assert set(health_body("restarting", None, None, front_pid=1)) == KEYS | {"error"}
+
+
+def test_body_shows_slots_counters_and_the_worker() -> None:
+    body = health_body("no slot available", None, chat(active=2, waiting=1), front_pid=1)
+    assert body["batch"] == {"active_sequences": 2, "queue_depth": 1, "max_batch_size": 2}
+    assert body["observability"]["sequences_started"] == 3
+    assert body["worker"] == {"pid": 7, "restarts": 1, "state": "ok", "detail": "step"}
+    assert body["error"] == {
+        "code": 503,
+        "message": "no slot available",
+        "type": "unavailable_error",
+    }
+
+
+def test_a_sick_worker_says_why() -> None:
+    body = health_body("loading model", None, chat(State.LOADING), front_pid=1)
+    assert body["error"]["message"] == "Loading model: step"

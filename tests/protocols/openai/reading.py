@@ -1,0 +1,24 @@
+"""Reading a chat body in a test: `chat_read(temperature=0)`."""
+
+from typing import Any
+
+from mlxcel.core.settings import Settings
+from mlxcel.protocols.base import ReadRules
+from mlxcel.protocols.openai import chat
+from tests.protocols.samples import RULES, SETTINGS
+
+HI = [{"role": "user", "content": "hi"}]
+DRAWN = 123456
+
+
+def chat_read(
+    settings: Settings = SETTINGS, rules: ReadRules = RULES, **fields: Any
+) -> chat.ChatRead:
+    return chat.read(
+        {"model": "tiny", "messages": HI} | fields,
+        request_id="chatcmpl-0",
+        settings=settings,
+        received_s=5.0,
+        rules=rules,
+        draw=lambda: DRAWN,
+    )

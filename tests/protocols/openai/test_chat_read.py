@@ -1,0 +1,203 @@
+"""From a chat body to a request: model, sampling, lengths, stops, template kwargs."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mlxcel.core.errors import BadField, ModelNotFound
+from tests.protocols.openai.reading import DRAWN, chat_read
+from tests.protocols.samples import RULES, SETTINGS
+
+
+def test_left_out_fields_come_from_the_settings() -> None:
+    request = chat_read().request
+    sampling = request.sampling
+    assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.8, 0.95, 40)
+    assert (sampling.min_p, sampling.seed, request.max_tokens) == (0.05, DRAWN, 512)
+    assert (request.id, request.received_s, request.settings) == ("chatcmpl-0", 5.0, SETTINGS)
+
+
+def test_null_is_as_good_as_absent_everywhere() -> None:
+    names = (
+        "stream stream_options temperature top_p top_k min_p seed max_tokens stop n logprobs "
+        "tools tool_choice response_format chat_template_kwargs logit_bias user extra_body"
+    )
+    assert chat_read(**dict.fromkeys(names.split())) == chat_read()
+
+
+def test_sent_fields_win() -> None:
+    sampling = chat_read(temperature=0, top_p=0.5, top_k=0, min_p=0, seed=7).request.sampling
+    assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.0, 0.5, 0)
+    assert (sampling.min_p, sampling.seed) == (0.0, 7)
+
+
+@pytest.mark.parametrize(
+    ("sent", "used"),
+    [
+        pytest.param({"temperature": -1}, ("temperature", 0.0), id="negative-temperature"),
+        pytest.param({"temperature": 1e-300}, ("temperature", 0.0), id="vanishing-temperature"),
+        pytest.param({"temperature": 1e308}, ("temperature", 1e5), id="endless-temperature"),
+        pytest.param({"top_p": 1.5}, ("top_p", 1.0), id="top-p-above-one"),
+        pytest.param({"min_p": -0.5}, ("min_p", 0.0), id="negative-min-p"),
+        pytest.param({"top_k": 10**15}, ("top_k", 2**31 - 1), id="huge-top-k"),
+    ],
+)
+def test_a_value_out_of_range_acts_as_the_nearest_one(
+    sent: dict[str, Any], used: tuple[str, float]
+) -> None:
+    assert getattr(chat_read(**sent).request.sampling, used[0]) == used[1]
+
+
+@pytest.mark.parametrize(
+    ("sent", "used"),
+    [
+        pytest.param(0, 0, id="zero"),
+        pytest.param(-1, DRAWN, id="minus-one-is-random"),
+        pytest.param(2**32 - 1, DRAWN, id="minus-one-folded-is-random"),
+        pytest.param(-2, 2**32 - 2, id="minus-two-is-fixed"),
+        pytest.param(2**32 + 5, 5, id="folded"),
+    ],
+)
+def test_seed_is_folded(sent: int, used: int) -> None:
+    assert chat_read(seed=sent).request.sampling.seed == used
+
+
+def test_seed_of_the_settings_is_used() -> None:
+    settings = replace(SETTINGS, sampling=replace(SETTINGS.sampling, seed=11))
+    assert chat_read(settings=settings).request.sampling.seed == 11
+
+
+@pytest.mark.parametrize(
+    ("sent", "limit"),
+    [
+        pytest.param({"max_tokens": 50}, 50, id="older-name"),
+        pytest.param({"max_completion_tokens": 3}, 3, id="newer-name"),
+        pytest.param({"n_predict": 4}, 4, id="native-name"),
+        pytest.param({"max_tokens": 50, "max_completion_tokens": 3}, 3, id="newer-wins"),
+        pytest.param({"max_tokens": 0}, 0, id="zero"),
+        pytest.param({"max_tokens": 10**12}, 2**31 - 1, id="huge"),
+    ],
+)
+def test_max_tokens(sent: dict[str, int], limit: int) -> None:
+    assert chat_read(**sent).request.max_tokens == limit
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param({"max_tokens": 1, "n_predict": 1}, id="older-and-native"),
+        pytest.param({"max_completion_tokens": 1, "n_predict": 1}, id="newer-and-native"),
+        pytest.param({"repetition_penalty": 1.0, "repeat_penalty": 1.0}, id="penalty"),
+        pytest.param({"max_tokens": -1}, id="negative-limit"),
+        pytest.param({"max_tokens": 7.0}, id="limit-as-float"),
+        pytest.param({"top_k": -1}, id="negative-top-k"),
+        pytest.param({"temperature": "hot"}, id="temperature-as-string"),
+        pytest.param({"stream": "yes"}, id="stream-as-string"),
+        pytest.param({"stream": True, "stream_options": {"include_usage": 1}}, id="include-usage"),
+        pytest.param({"stop": [1]}, id="stop-as-number"),
+        pytest.param({"user": 7}, id="user-as-number"),
+        pytest.param({"cache_prompt": "no"}, id="cache-prompt-as-string"),
+        pytest.param({"xtc_threshold": 0.6}, id="xtc-threshold-out-of-range"),
+        pytest.param({"chat_template_kwargs": []}, id="kwargs-as-array"),
+    ],
+)
+def test_a_field_that_cannot_be_used_is_named(sent: dict[str, Any]) -> None:
+    with pytest.raises(BadField) as caught:
+        chat_read(**sent)
+    assert caught.value.param is not None
+    assert caught.value.param.split(".")[0] in sent
+
+
+@pytest.mark.parametrize(
+    ("sent", "stops"),
+    [
+        pytest.param("a", ("a",), id="one-string"),
+        pytest.param(["a", "b"], ("a", "b"), id="list"),
+        pytest.param(["", "b"], ("b",), id="empty-one-dropped"),
+        pytest.param([], (), id="empty-list"),
+    ],
+)
+def test_stop(sent: object, stops: tuple[str, ...]) -> None:
+    assert chat_read(stop=sent).request.stop == stops
+
+
+def test_usage_is_asked_for_in_streams_only() -> None:
+    options = {"include_usage": True}
+    assert chat_read(stream=True, stream_options=options).include_usage
+    assert not chat_read(stream_options=options).include_usage
+    assert not chat_read(stream=True, stream_options={}).include_usage
+
+
+def test_a_missing_model_is_refused_unless_the_recipe_says_so() -> None:
+    with pytest.raises(BadField, match="model: is required"):
+        chat_read(model=None)
+    assert chat_read(model=None, rules=replace(RULES, require_model=False))
+
+
+def test_an_unknown_model_is_accepted_or_not_found() -> None:
+    assert chat_read(model="gpt-4o")
+    strict = replace(RULES, refuse_unknown=True)
+    for name in RULES.served:
+        assert chat_read(model=name, rules=strict)
+    with pytest.raises(ModelNotFound, match="served: tiny, alias"):
+        chat_read(model="gpt-4o", rules=strict)
+
+
+SERVER = {"enable_thinking": True, "style": "server"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "kwargs"),
+    [
+        pytest.param({}, SERVER, id="server-only"),
+        pytest.param(
+            {"chat_template_kwargs": {"enable_thinking": False}},
+            SERVER | {"enable_thinking": False},
+            id="root-over-server",
+        ),
+        pytest.param(
+            {"chat_template_kwargs": {}, "extra_body": {"chat_template_kwargs": {"a": 1}}},
+            SERVER,
+            id="empty-root-is-final",
+        ),
+        pytest.param(
+            {"extra_body": {"chat_template_kwargs": {"a": 1}, "preserve_thinking": True}},
+            SERVER | {"a": 1},
+            id="nested-object-before-single-key",
+        ),
+        pytest.param(
+            {"extra_body": {"preserve_thinking": True}},
+            SERVER | {"preserve_thinking": True},
+            id="nested-single-key",
+        ),
+        pytest.param(
+            {"preserve_thinking": False, "extra_body": {"preserve_thinking": True}},
+            SERVER | {"preserve_thinking": False},
+            id="flattened-wins",
+        ),
+        pytest.param({"preserve_thinking": "yes"}, SERVER, id="non-boolean-is-unset"),
+        pytest.param(
+            {"reasoning_effort": "low"}, SERVER | {"reasoning_effort": "low"}, id="effort"
+        ),
+        pytest.param(
+            {"extra_body": {"reasoning_effort": "low"}},
+            SERVER | {"reasoning_effort": "low"},
+            id="nested-effort",
+        ),
+        pytest.param(
+            {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"}},
+            SERVER | {"reasoning_effort": "high"},
+            id="explicit-kwarg-over-effort",
+        ),
+        pytest.param({"reasoning_effort": ""}, SERVER, id="empty-effort-is-absent"),
+    ],
+)
+def test_template_kwargs(sent: dict[str, Any], kwargs: dict[str, Any]) -> None:
+    assert chat_read(**sent).request.prompt.kwargs == kwargs
+
+
+def test_drawn_seeds_differ() -> None:
+    from mlxcel.protocols.openai.sampling import draw_seed
+
+    assert len({draw_seed() for _ in range(8)}) > 1

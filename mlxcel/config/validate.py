@@ -70,7 +70,8 @@ def _validator_class() -> Any:
     checker = Draft202012Validator.TYPE_CHECKER.redefine_many(
         {"integer": lambda _, value: _is_integer(value), "number": lambda _, v: _is_number(v)}
     )
-    return validators.extend(Draft202012Validator, type_checker=checker)
+    extend: Any = validators.extend  # no types of its own
+    return extend(Draft202012Validator, type_checker=checker)
 
 
 def _is_integer(value: object) -> bool:

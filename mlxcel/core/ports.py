@@ -1,6 +1,6 @@
 """What one layer asks of another, as small protocols."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,11 +35,11 @@ class Generator(Protocol):
 
     def status(self) -> WorkerStatus: ...
 
-    def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[Event, None]:
         """Events of one request.
 
         Everything that can refuse the request raises an `MlxcelError` before the first event.
-        The first event is `Accepted`. Closing the iterator early cancels the request.
+        The first event is `Accepted`. Closing the generator early cancels the request.
         """
         ...
 

@@ -8,11 +8,17 @@ from mlxcel.core.status import ModelInfo
 
 
 def served_model(
-    *, aliases: Iterable[str], path: Path | None, info: ModelInfo | None, slot_ctx: int
+    *,
+    aliases: Iterable[str],
+    name: str | None,
+    path: Path | None,
+    info: ModelInfo | None,
+    slot_ctx: int,
 ) -> ServedModel:
-    """`path` is None for the echo model, `info` until the worker was ready once."""
+    """`name` may be `owner/name`. `path` is None for the echo model, `info` until the worker was
+    ready once."""
     names = tuple(sorted(set(aliases)))
-    own = ("echo",) if path is None else (path.name, str(path))
+    own = ("echo",) if path is None else _own_names(name or path.name, path)
     return ServedModel(
         id=names[0] if names else own[0],
         names=tuple(dict.fromkeys(names + own)),
@@ -23,6 +29,12 @@ def served_model(
         train_window=0 if info is None else info.train_window,
         context_window=slot_ctx,
     )
+
+
+def _own_names(name: str, path: Path) -> tuple[str, ...]:
+    """The short name first. A folder of the hub's cache is called by its commit, so the folder's
+    name alone would tell nobody anything."""
+    return (name.rpartition("/")[2], name, path.name, str(path))
 
 
 def slot_window(info: ModelInfo | None) -> int:

@@ -53,6 +53,7 @@ class GenerationService:
         model = options["model"]
         self._chat = chat
         self._aliases: tuple[str, ...] = tuple(model["alias"])
+        self._name: str | None = model["name"]
         self._path = None if options["engine_kind"] == "echo" else Path(model["path"])
         self._ctx_size: int = options["ctx_size"]
         self._parallel: int = options["parallel"]
@@ -65,6 +66,7 @@ class GenerationService:
     def model(self) -> ServedModel:
         return served_model(
             aliases=self._aliases,
+            name=self._name,
             path=self._path,
             info=self._known_info(self.status()),
             slot_ctx=self._slot_ctx(),

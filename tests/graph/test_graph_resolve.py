@@ -45,6 +45,7 @@ def test_path_becomes_the_folder_and_the_card_is_read(
     monkeypatch.chdir(folder.parent)
     result = resolved("model=default", "model.path=tiny")
     assert result.tree["model"]["path"] == str(folder)
+    assert result.tree["model"]["name"] == "tiny"
     assert result.card is not None
     assert (result.card.name, result.card.train_window) == ("tiny", 2048)
 

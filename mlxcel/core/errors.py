@@ -29,9 +29,7 @@ class MlxcelError(Exception):
         self.param = param
 
     def info(self) -> ErrorInfo:
-        return ErrorInfo(
-            code=self.code, status=self.status, message=self.message, param=self.param
-        )
+        return ErrorInfo(code=self.code, status=self.status, message=self.message, param=self.param)
 
 
 class RemoteError(MlxcelError):

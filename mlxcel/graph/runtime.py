@@ -59,6 +59,7 @@ class Runtime:
         }
         self._ports = dict(ambient) | {"statuses": self.statuses}
         self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._front: list[object] = []
 
     def statuses(self) -> Sequence[WorkerStatus]:
@@ -76,9 +77,7 @@ class Runtime:
             if await self._until_stop(self._start_workers()):
                 log.info("ready on http://%s after %.1f s", address, time.monotonic() - began_s)
                 await self._stop.wait()
-            cut = await server.drain(self._drain_s)
-            if cut:
-                log.warning("%d requests were cut after %g s of draining", cut, self._drain_s)
+            await self._drain(server)
         finally:
             is_clean = await self._stop_workers()
             await server.stop()
@@ -129,6 +128,23 @@ class Runtime:
         await task
         return not self._stop.is_set()
 
+    async def _drain(self, server: Server) -> None:
+        """Until open requests have ended, time is up, or a second signal comes."""
+        began_s = time.monotonic()
+        patient = asyncio.ensure_future(server.drain(self._drain_s))
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait({patient, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if patient.done():
+            cut = patient.result()
+        else:
+            patient.cancel()
+            cut = await server.drain(0)
+        if cut:
+            log.warning(
+                "%d requests were cut after %.0f s of draining", cut, time.monotonic() - began_s
+            )
+
     async def _stop_workers(self) -> bool:
         """All within one shared deadline, in reverse. False when one had to be killed."""
         deadline = time.monotonic() + self._exit_timeout_s
@@ -143,7 +159,7 @@ class Runtime:
     def _on_signal(self, number: signal.Signals) -> None:
         if self._stop.is_set():
             log.warning("%s again: not waiting for open requests", number.name)
-            self._drain_s = 0
+            self._hurry.set()
             return
         log.info("%s: draining for up to %g s", number.name, self._drain_s)
         self._stop.set()

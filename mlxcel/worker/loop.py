@@ -3,6 +3,7 @@
 Knows nothing of sockets, threads or event loops: whoever drives it brings the messages.
 """
 
+import gc
 import logging
 import time
 from collections.abc import Callable, Generator
@@ -51,6 +52,9 @@ def live(spec: WorkerSpec, send: Send, pulse: Pulse) -> Life:
     try:
         worker, model = build(spec, lambda step, fraction: send(Loading(step, fraction)))
         send(Ready(model))
+        # What was loaded stays: no later collection has to walk it between two ticks.
+        gc.collect()
+        gc.freeze()
         sleep_s: float | None = 0.0
         while not _says_stop(inbox := (yield sleep_s)):
             sleep_s = _turn(worker, inbox, send, pulse)

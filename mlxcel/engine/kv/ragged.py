@@ -22,8 +22,8 @@ class RaggedKV:
         self._slots = slots
         self._lengths: list[int] = []
         self.offsets = mx.array([], dtype=mx.int32)
-        self.write_index = mx.array([], dtype=mx.int32)
         self.longest = 0
+        self._write_indices: dict[tuple[int, ...], mx.array] = {}
         self.mask: mx.array | None = None
 
     def __len__(self) -> int:
@@ -62,13 +62,20 @@ class RaggedKV:
         lengths = self._lengths
         self.longest = max(lengths)
         self.offsets = mx.array(lengths, dtype=mx.int32)
-        self.write_index = self.offsets[:, None, None, None]
+        self._write_indices = {}
         self.mask = None
         if min(lengths) != self.longest:
             columns = mx.arange(self.longest + 1, dtype=mx.int32)
-            self.mask = columns[None, None, None, :] <= self.write_index
+            self.mask = columns[None, None, None, :] <= self.offsets[:, None, None, None]
         for layer in self.layers:
             layer.reserve(rows=len(lengths), positions=self.longest + 1, slots=self._slots)
+
+    def write_index(self, shape: tuple[int, ...]) -> mx.array:
+        """The rows' offsets broadcast to `[rows, heads, 1, dim]`, made once a step and shape."""
+        if shape not in self._write_indices:
+            offsets = self.offsets[:, None, None, None]
+            self._write_indices[shape] = mx.broadcast_to(offsets, shape)
+        return self._write_indices[shape]
 
     def advance(self) -> None:
         """The step was dispatched: every row is one position longer."""
@@ -114,8 +121,8 @@ class _Layer:
         """Write each row's `[rows, heads, 1, dim]` at its own offset; return all positions."""
         batch, rows = self._batch, keys.shape[0]
         assert self.keys is not None and self.values is not None
-        self.keys = _write(self.keys, keys, batch.write_index)
-        self.values = _write(self.values, values, batch.write_index)
+        self.keys = _write(self.keys, keys, batch)
+        self.values = _write(self.values, values, batch)
         end = batch.longest + 1
         return self.keys[:rows, :, :end], self.values[:rows, :, :end]
 
@@ -150,13 +157,12 @@ class _Layer:
         self.keys = self.values = None
 
 
-def _write(state: mx.array, new: mx.array, index: mx.array) -> mx.array:
+def _write(state: mx.array, new: mx.array, batch: RaggedKV) -> mx.array:
     rows = new.shape[0]
     if rows == state.shape[0]:
-        return mx.put_along_axis(state, mx.broadcast_to(index, new.shape), new, axis=2)
+        return mx.put_along_axis(state, batch.write_index(new.shape), new, axis=2)
     # Spare rows: scatter into the ones in use only.
-    places = mx.arange(rows)
-    state[places, :, index.reshape(rows)] = new[:, :, 0]
+    state[mx.arange(rows), :, batch.offsets] = new[:, :, 0]
     return state
 
 

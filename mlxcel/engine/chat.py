@@ -11,23 +11,23 @@ from typing import Any
 
 import mlx.core as mx
 
-from mlxcel.core.errors import GenerationFailed, MlxcelError, QueueFull
+from mlxcel.core.admission import is_full
+from mlxcel.core.errors import GenerationFailed, QueueFull
 from mlxcel.core.events import FinishReason
-from mlxcel.core.status import ModelInfo, WorkerStats
+from mlxcel.core.status import ModelInfo
+from mlxcel.core.window import effective_window, slot_share
 from mlxcel.engine.decide import Action, View, decide, next_lost
 from mlxcel.engine.decode import Decoder
 from mlxcel.engine.kv.choose import batch_for, can_batch
 from mlxcel.engine.prefill import Prefiller
+from mlxcel.engine.report import Report
 from mlxcel.engine.sequence import Sequence, sequence_from
-from mlxcel.engine.tally import Tally
 from mlxcel.link.messages import (
     Cancel,
     Frame,
     RowAccepted,
-    RowEvent,
     RowFailed,
     RowTokens,
-    Stop,
     Submit,
     ToWorker,
 )
@@ -42,6 +42,10 @@ CLEAR_INTERVAL = {Backend.CPU: 256, Backend.METAL: 256, Backend.CUDA: 0}
 """Decode steps between two calls of `mx.clear_cache()`; 0: never."""
 
 
+CHUNK = {Backend.CPU: 256, Backend.METAL: 2048, Backend.CUDA: 2048}
+"""Prompt tokens a tick. On a CPU 2,048 take 15 seconds, in which the other rows say nothing."""
+
+
 class ChatWorker(Worker):
     """Continuous batching over the slots of one model."""
 
@@ -49,15 +53,13 @@ class ChatWorker(Worker):
         super().__init__(options)
         scheduler = options["scheduler"]
         self._slots: int = scheduler["parallel"]
-        self._queue_depth: int = scheduler["max_queue_depth"]
+        self._queue_depth: int = options["max_queue_depth"]
         self._interval: int = scheduler["prefill_grant_interval"]
-        self._chunk: int = scheduler["prefill_chunk_size"]
+        self._chunk: int | None = scheduler["prefill_chunk_size"]
         self._waiting: deque[Sequence] = deque()
         self._parked: Sequence | None = None
-        self._events: list[RowEvent] = []
-        self._tally = Tally()
+        self._report = Report()
         self._lost = 0
-        self._told: WorkerStats | None = None
 
     def setup(self, parts: Mapping[str, Any], progress: Progress) -> ModelInfo:
         model: LoadedModel = parts["model"]
@@ -68,8 +70,10 @@ class ChatWorker(Worker):
                 model.family,
             )
             self._slots = 1
-        self._window = self._slot_window(model)
-        self._prefiller = Prefiller(model.network, chunk=self._chunk)
+        share = slot_share(self.options["ctx_size"], self._slots)
+        self._window = effective_window(share, model.train_window)
+        chunk = CHUNK[model.backend] if self._chunk is None else self._chunk
+        self._prefiller = Prefiller(model.network, chunk=chunk)
         self._decoder = Decoder(model.network, batch_for(model.network, self._slots))
         interval = self.options["scheduler"]["clear_interval"]
         self._clear_interval = CLEAR_INTERVAL[model.backend] if interval is None else interval
@@ -79,7 +83,7 @@ class ChatWorker(Worker):
         return ModelInfo(
             family=model.family,
             vocab_size=model.vocab_size,
-            context_window=self._window,
+            context_window=share,
             train_window=model.train_window,
             hidden_size=model.hidden_size,
             parameters=model.parameters,
@@ -110,21 +114,17 @@ class ChatWorker(Worker):
     def check(self) -> None:
         """Our own invariants, for tests."""
         self._decoder.check()
-        assert self._decoder.active <= self._slots
-
-    def _slot_window(self, model: LoadedModel) -> int:
-        """Tokens per slot: the share of `ctx_size`, else what the model was trained on."""
-        total: int = self.options["ctx_size"]
-        return total // self._slots if total else model.train_window
+        assert len(self._decoder.rows) <= self._slots
 
     def _warm_up(self, model: LoadedModel) -> None:
-        """One token through prefill and head, so that the first request compiles nothing."""
+        """One token through the network: pages the weights in and compiles its kernels."""
         mx.eval(model.network(mx.array([[0]]))[:, -1])
 
     def _view(self) -> View:
         return View(
             is_parked=self._parked is not None,
-            active=self._decoder.active,
+            active=len(self._decoder.rows),
+            is_flying=self._decoder.has_work,
             waiting=len(self._waiting),
             slots=self._slots,
             interval=self._interval,
@@ -137,19 +137,17 @@ class ChatWorker(Worker):
                 self._enqueue(message)
             case Cancel(id=name):
                 self._cancel(name)
-            case Stop():
-                self.close()
 
     def _enqueue(self, submit: Submit) -> None:
-        is_free = len(self._decoder.rows) + len(self._waiting) < self._slots
-        if not is_free and len(self._waiting) >= self._queue_depth:
-            self._events.append(RowFailed(submit.id, QueueFull().info()))
+        held = len(self._decoder.rows) + (self._parked is not None) + len(self._waiting)
+        if is_full(held, self._slots, self._queue_depth):
+            self._report.say(RowFailed(submit.id, QueueFull().info()))
             return
         sequence = sequence_from(submit, window=self._window, now_s=time.monotonic())
-        self._events.append(RowAccepted(submit.id))
+        self._report.say(RowAccepted(submit.id))
         if sequence.limit <= 0:
             reason = sequence.reason_at_limit()
-            self._events.append(sequence.finished(reason, sequence.queued_s))
+            self._report.say(sequence.finished(reason, sequence.queued_s))
             return
         self._waiting.append(sequence)
 
@@ -166,20 +164,20 @@ class ChatWorker(Worker):
         now_s = time.monotonic()
         if not sequence.first_prefill_s:
             sequence.first_prefill_s = now_s
-            self._tally.started += 1
+            self._report.started += 1
         before = sequence.computed
         try:
             token = self._prefiller.step(sequence)
         except (RuntimeError, ValueError, MemoryError) as why:
             self._fail([sequence], why)
             return
-        self._tally.prefill_chunks += 1
-        self._tally.prompt_tokens += sequence.computed - before
+        self._report.prefill_chunks += 1
+        self._report.prompt_tokens += sequence.computed - before
         if token is None:
             self._parked = sequence
             return
         sequence.first_token_s = time.monotonic()
-        self._events.append(sequence.began())
+        self._report.say(sequence.began())
         if not self._advance(sequence, token):
             self._decoder.join(sequence, token)
 
@@ -191,8 +189,8 @@ class ChatWorker(Worker):
         except (RuntimeError, ValueError, MemoryError) as why:
             self._fail(self._decoder.clear(), why)
             return
-        self._tally.decode_steps += 1
-        if self._clear_interval and self._tally.decode_steps % self._clear_interval == 0:
+        self._report.decode_steps += 1
+        if self._clear_interval and self._report.decode_steps % self._clear_interval == 0:
             mx.clear_cache()
 
     def _advance(self, sequence: Sequence, token: int) -> bool:
@@ -200,41 +198,27 @@ class ChatWorker(Worker):
         if sequence.is_end(token):
             return self._finish(sequence, FinishReason.EOS)
         sequence.produced += 1
-        self._tally.decode_tokens += 1
-        self._events.append(RowTokens(sequence.id, [token]))
+        self._report.decode_tokens += 1
+        self._report.say(RowTokens(sequence.id, [token]))
         if sequence.produced >= sequence.limit:
             return self._finish(sequence, sequence.reason_at_limit())
         return False
 
     def _finish(self, sequence: Sequence, reason: FinishReason) -> bool:
-        self._tally.completed += 1
-        self._events.append(sequence.finished(reason, time.monotonic()))
+        self._report.completed += 1
+        self._report.say(sequence.finished(reason, time.monotonic()))
         return True
 
     def _fail(self, sequences: list[Sequence], why: Exception) -> None:
         """These rows end with an error; the worker goes on with the others."""
         log.error("generation failed for %d rows", len(sequences), exc_info=why)
-        error = why if isinstance(why, MlxcelError) else GenerationFailed(str(why))
-        self._events.extend(RowFailed(s.id, error.info()) for s in sequences)
+        error = GenerationFailed(str(why))
+        self._report.say(*(RowFailed(s.id, error.info()) for s in sequences))
 
     def _frame(self) -> Frame | None:
-        """None when nothing has happened since the last one, the counters included."""
-        stats = self._stats()
-        if not self._events and stats == self._told:
-            return None
-        events, self._events, self._told = self._events, [], stats
-        return Frame(events, stats)
-
-    def _stats(self) -> WorkerStats:
-        return WorkerStats(
+        return self._report.frame(
             active=len(self._decoder.rows) + (self._parked is not None),
             waiting=len(self._waiting),
             slots=self._slots,
-            started=self._tally.started,
-            completed=self._tally.completed,
-            prompt_tokens=self._tally.prompt_tokens,
-            decode_tokens=self._tally.decode_tokens,
-            decode_steps=self._tally.decode_steps,
-            prefill_chunks=self._tally.prefill_chunks,
             kv_bytes=self._decoder.kv_bytes,
         )

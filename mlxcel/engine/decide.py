@@ -22,6 +22,8 @@ class View:
     """One prompt's chunked prefill is unfinished; no other prompt is admitted meanwhile."""
     active: int
     """Rows that decode."""
+    is_flying: bool
+    """A dispatched step has not been read yet."""
     waiting: int
     slots: int
     interval: int
@@ -32,13 +34,13 @@ class View:
 
 def decide(view: View) -> Action:
     if view.is_parked:
-        if view.active == 0:
+        if view.active == 0 and not view.is_flying:
             return Action.PREFILL
         is_due = view.interval > 0 and view.lost >= view.interval
         return Action.PREFILL if is_due else Action.DECODE
     if view.waiting and view.active < view.slots:
         return Action.PREFILL
-    return Action.DECODE if view.active else Action.IDLE
+    return Action.DECODE if view.active or view.is_flying else Action.IDLE
 
 
 def next_lost(view: View, action: Action) -> int:

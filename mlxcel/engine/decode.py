@@ -38,9 +38,9 @@ class Decoder:
         self._sampler: BatchSampler | None = None
 
     @property
-    def active(self) -> int:
-        """Rows that decode, and those whose last token is in flight."""
-        return len(self.rows) or int(self._flight is not None)
+    def has_work(self) -> bool:
+        """Rows decode, or the last token of one that has left is in flight."""
+        return bool(self.rows) or self._flight is not None
 
     @property
     def kv_bytes(self) -> int:

@@ -5,29 +5,31 @@ of checks as the real engine; it has no arrays and no sampling.
 """
 
 import os
-import struct
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mlxcel.core.admission import is_full
 from mlxcel.core.byte_vocab import VOCAB_SIZE
 from mlxcel.core.errors import ContextLengthExceeded, GenerationFailed, MlxcelError, QueueFull
 from mlxcel.core.events import FinishReason, Timings, Usage
-from mlxcel.core.status import ModelInfo, WorkerStats
+from mlxcel.core.status import ModelInfo
+from mlxcel.core.window import effective_window, slot_share
 from mlxcel.engine.echo_script import Fault, FaultKind, Script, last_user_message
+from mlxcel.engine.report import Report
 from mlxcel.link.messages import (
     Cancel,
     Frame,
     RowAccepted,
-    RowEvent,
     RowFailed,
     RowFinished,
     RowStarted,
     RowTokens,
     Submit,
     ToWorker,
+    unpack_tokens,
 )
 from mlxcel.worker.base import Progress, Worker
 from mlxcel.worker.identity import is_own_process
@@ -63,26 +65,21 @@ class EchoWorker(Worker):
         super().__init__(options)
         self._clock = clock
         self._slots: int = options["scheduler"]["parallel"]
-        self._max_waiting: int = options["scheduler"]["max_queue_depth"]
+        self._max_waiting: int = options["max_queue_depth"]
         self._delay_s: float = options["delay_ms"] / 1000
-        # `window` is the model's own; ctx_size 0 leaves it to each slot.
-        ctx_size = options["ctx_size"]
-        self._window: int = ctx_size // self._slots if ctx_size else options["window"]
+        self._share = slot_share(options["ctx_size"], self._slots)
+        self._window = effective_window(self._share, options["window"])
         self._script = Script.read(options["script"], options["faults"])
         self._waiting: deque[Row] = deque()
         self._rows: dict[str, Row] = {}
-        self._events: list[RowEvent] = []
-        self._counts = dict.fromkeys(
-            ("started", "completed", "prompt_tokens", "decode_tokens", "decode_steps"), 0
-        )
-        self._told: WorkerStats | None = None
+        self._report = Report()
 
     def setup(self, parts: Mapping[str, Any], progress: Progress) -> ModelInfo:
         progress("learning the script", None)
         return ModelInfo(
             family="echo",
             vocab_size=VOCAB_SIZE,
-            context_window=self._window,
+            context_window=self._share,
             train_window=self.options["window"],
             hidden_size=0,
             parameters=0,
@@ -113,11 +110,19 @@ class EchoWorker(Worker):
         tokens = unpack_tokens(submit.tokens)
         if len(tokens) >= self._window:
             self._fail(submit.id, ContextLengthExceeded(len(tokens), self._window))
-        elif len(self._rows) + len(self._waiting) >= self._slots + self._max_waiting:
+        elif is_full(len(self._rows) + len(self._waiting), self._slots, self._max_waiting):
             self._fail(submit.id, QueueFull())
         else:
-            self._events.append(RowAccepted(submit.id))
-            self._waiting.append(self._row(submit, tokens))
+            self._report.say(RowAccepted(submit.id))
+            self._wait(self._row(submit, tokens))
+
+    def _wait(self, row: Row) -> None:
+        if row.max_tokens > 0:
+            self._waiting.append(row)
+            return
+        usage = Usage(prompt_tokens=row.prompt_tokens, completion_tokens=0)
+        timings = Timings(queued_ms=0.0, prompt_ms=0.0, decode_ms=0.0)
+        self._report.say(RowFinished(row.id, FinishReason.LENGTH, usage, timings))
 
     def _row(self, submit: Submit, tokens: tuple[int, ...]) -> Row:
         user = last_user_message(tokens)
@@ -136,13 +141,13 @@ class EchoWorker(Worker):
             row.started_at = row.last_at = self._clock()
             row.due_at = row.started_at + self._delay_s
             self._rows[row.id] = row
-            self._counts["started"] += 1
-            self._counts["prompt_tokens"] += row.prompt_tokens
+            self._report.started += 1
+            self._report.prompt_tokens += row.prompt_tokens
 
     def _speak(self) -> None:
         now = self._clock()
         due = [row for row in self._rows.values() if row.due_at <= now]
-        self._counts["decode_steps"] += bool(due)
+        self._report.decode_steps += bool(due)
         for row in due:
             self._advance(row, now)
 
@@ -155,9 +160,9 @@ class EchoWorker(Worker):
             return
         if row.first_at is None:
             row.first_at = now
-            self._events.append(self._began(row, now))
-        self._events.append(RowTokens(row.id, [row.reply[row.said]]))
-        self._counts["decode_tokens"] += 1
+            self._report.say(self._began(row, now))
+        self._report.say(RowTokens(row.id, [row.reply[row.said]]))
+        self._report.decode_tokens += 1
         row.said += 1
         row.last_at = now
         row.due_at = now + self._delay_s
@@ -186,7 +191,7 @@ class EchoWorker(Worker):
 
     def _finish(self, row: Row, reason: FinishReason) -> None:
         del self._rows[row.id]
-        self._counts["completed"] += 1
+        self._report.completed += 1
         first_at = row.last_at if row.first_at is None else row.first_at
         timings = Timings(
             queued_ms=(row.started_at - row.arrived_at) * 1000,
@@ -194,23 +199,15 @@ class EchoWorker(Worker):
             decode_ms=(row.last_at - first_at) * 1000,
         )
         usage = Usage(prompt_tokens=row.prompt_tokens, completion_tokens=row.said)
-        self._events.append(RowFinished(row.id, reason, usage, timings))
+        self._report.say(RowFinished(row.id, reason, usage, timings))
 
     def _fail(self, request_id: str, error: MlxcelError) -> None:
-        self._events.append(RowFailed(request_id, error.info()))
+        self._report.say(RowFailed(request_id, error.info()))
 
     def _frame(self) -> Frame | None:
-        """None when nothing has happened since the last one, the counters included."""
-        stats = WorkerStats(
-            active=len(self._rows),
-            waiting=len(self._waiting),
-            slots=self._slots,
-            **self._counts,
+        return self._report.frame(
+            active=len(self._rows), waiting=len(self._waiting), slots=self._slots
         )
-        if not self._events and stats == self._told:
-            return None
-        events, self._events, self._told = self._events, [], stats
-        return Frame(events, stats)
 
     def _may_sleep(self) -> float | None:
         if self._waiting and len(self._rows) < self._slots:
@@ -219,8 +216,3 @@ class EchoWorker(Worker):
             return None
         next_at = min(row.due_at for row in self._rows.values())
         return max(0.0, next_at - self._clock())
-
-
-def unpack_tokens(data: bytes) -> tuple[int, ...]:
-    """int32, little endian, as `Submit.tokens` carries them."""
-    return struct.unpack(f"<{len(data) // 4}i", data)

@@ -1,12 +1,10 @@
 """One running request, as the tick sees it."""
 
-import array
-import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 from mlxcel.core.events import FinishReason, Timings, Usage
-from mlxcel.link.messages import RowFinished, RowStarted, Submit
+from mlxcel.link.messages import RowFinished, RowStarted, Submit, unpack_tokens
 
 
 @dataclass(slots=True, eq=False)
@@ -15,7 +13,7 @@ class Sequence:
     `started` those whose step was dispatched (one more while a step is in flight)."""
 
     submit: Submit
-    prompt: list[int]
+    prompt: tuple[int, ...]
     limit: int
     """Output tokens this row may have: max_tokens, or the room left in the window."""
     is_bound_by_window: bool
@@ -65,15 +63,13 @@ class Sequence:
 
 
 def sequence_from(submit: Submit, *, window: int, now_s: float) -> Sequence:
-    """`window` is the tokens a slot holds; 0: unbounded."""
-    prompt = array.array("i")
-    prompt.frombytes(submit.tokens)
-    if sys.byteorder == "big":
-        prompt.byteswap()
-    room = window - len(prompt) if window else submit.max_tokens
+    """`window` is the tokens a slot holds; 0: unbounded. The row ends once prompt and answer
+    leave no place but one in it (engine contract, scheduler 8: finish checks)."""
+    prompt = unpack_tokens(submit.tokens)
+    room = max(1, window - len(prompt) - 1) if window else submit.max_tokens
     return Sequence(
         submit=submit,
-        prompt=prompt.tolist(),
+        prompt=prompt,
         limit=min(submit.max_tokens, room),
         is_bound_by_window=room < submit.max_tokens,
         queued_s=now_s,

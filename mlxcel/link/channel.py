@@ -14,8 +14,7 @@ class Channel:
     nothing more.
     """
 
-    def __init__(self, request_id: str) -> None:
-        self.id = request_id
+    def __init__(self) -> None:
         self._events: deque[RowEvent] = deque()
         self._wake = asyncio.Event()
         self._ended = False

@@ -1,4 +1,4 @@
-"""A worker as the rest of the front sees it: submit, cancel, status.
+"""A worker as the rest of the front sees it: open, send, cancel, status.
 
 Knows nothing of processes and sockets; the supervisor tells it which incarnation to talk to.
 """
@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from mlxcel.core.admission import is_full
 from mlxcel.core.errors import BadRequest, QueueFull, Unavailable, WorkerDied
 from mlxcel.core.status import ModelInfo, State, WorkerStats, WorkerStatus
 from mlxcel.link.channel import Channel
@@ -30,19 +31,24 @@ class WorkerClient:
 
     # What generation calls.
 
-    def submit(self, submit: Submit) -> Channel:
-        """Raises QueueFull, Unavailable or WorkerDied at once; never waits."""
+    def open(self, request_id: str) -> Channel:
+        """Takes a place for a request before its prompt is made; `cancel` gives it back.
+
+        Raises QueueFull or Unavailable at once; never waits.
+        """
         if self._send is None or self._status.state is not State.OK:
             raise Unavailable(_why_not(self._status))
-        if submit.id in self._channels:
-            raise BadRequest(f"the request id {submit.id!r} belongs to a request that still runs")
+        if request_id in self._channels:
+            raise BadRequest(f"the request id {request_id!r} belongs to a request that still runs")
         if self._is_full():
             raise QueueFull
-        channel = self._channels[submit.id] = Channel(submit.id)
-        if not self._send(submit):
-            del self._channels[submit.id]
-            raise WorkerDied(self.name, "its connection is gone")
+        channel = self._channels[request_id] = Channel()
         return channel
+
+    def send(self, submit: Submit) -> None:
+        """Hands the request over. Raises WorkerDied when the worker went away meanwhile."""
+        if submit.id not in self._channels or self._send is None or not self._send(submit):
+            raise WorkerDied(self.name, "its connection is gone")
 
     def cancel(self, request_id: str) -> None:
         """Forgets a request; a no-op once it has finished."""
@@ -82,7 +88,9 @@ class WorkerClient:
     def lost(self, how: str) -> None:
         """The incarnation is gone, and everything it worked on with it."""
         self._send = None
-        self._stats = None
+        if self._stats is not None:
+            # Nothing runs, but how many slots there are is still true.
+            self._stats = WorkerStats(slots=self._stats.slots)
         channels, self._channels = self._channels, {}
         for request_id, channel in channels.items():
             channel.put(RowFailed(request_id, WorkerDied(self.name, how).info()))
@@ -91,7 +99,7 @@ class WorkerClient:
         # Until its first frame says how many slots there are, the worker itself refuses.
         if self._stats is None:
             return False
-        return len(self._channels) >= self._stats.slots + self._max_queue_depth
+        return is_full(len(self._channels), self._stats.slots, self._max_queue_depth)
 
 
 def _why_not(status: WorkerStatus) -> str:

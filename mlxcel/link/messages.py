@@ -4,6 +4,9 @@ One msgpack message each way. To the worker: a single message. To the front: one
 tick with the events of all rows, or one of the lifecycle messages.
 """
 
+import struct
+from collections.abc import Sequence
+
 import msgspec
 
 from mlxcel.core.errors import ErrorInfo
@@ -12,8 +15,17 @@ from mlxcel.core.request import SamplingParams
 from mlxcel.core.status import ModelInfo, WorkerStats
 
 
+def pack_tokens(ids: Sequence[int]) -> bytes:
+    """int32, little endian."""
+    return struct.pack(f"<{len(ids)}i", *ids)
+
+
+def unpack_tokens(data: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(data) // 4}i", data)
+
+
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Generate for one prompt. `tokens` are int32, little endian."""
+    """Generate for one prompt. `tokens` are packed by `pack_tokens`."""
 
     id: str
     tokens: bytes

@@ -152,12 +152,24 @@ def describe_exit(code: int) -> str:
         return f"killed by signal {-code}"
 
 
+def _log_descriptor() -> int | None:
+    """Where the front's own log goes, so that a worker's lines and its native crashes go there
+    too; None: the standard error they share."""
+    for handler in logging.getLogger().handlers:
+        stream = getattr(handler, "stream", None)
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # not a real file
+            return int(stream.fileno())  # type: ignore[union-attr]
+    return None
+
+
 def _spawn(spec: WorkerSpec) -> subprocess.Popen[bytes]:
     level = logging.getLevelName(logging.getLogger("mlxcel").getEffectiveLevel())
     # -P: whatever lies in the current folder must not shadow a module.
     command = [sys.executable, "-P", "-m", "mlxcel.worker", spec.name, level]
     # A session of its own: Ctrl-C reaches the front alone, which drains before it stops workers.
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=_log_descriptor(), start_new_session=True
+    )
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it died at once: the reaper says how
         process.stdin.write(msgspec.json.encode(spec) + b"\n")

@@ -47,15 +47,19 @@ class Supervisor:
         self._link: Link | None = None
         self._ready_at: float | None = None
         self._reason = ""
+        self._overdue: asyncio.TimerHandle | None = None
+        self._decided = asyncio.Event()
+        self._start_error: Exception | None = None
         self.client = WorkerClient(spec.name, max_queue_depth=max_queue_depth)
 
     async def start(self) -> None:
         """Returns when the worker is ready; StartupError with its own words when it cannot be."""
-        self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(), name=f"supervise {self._spec.name}")
         self._task.add_done_callback(self._finished)
-        # The caller may be cancelled and then call `stop`; the worker is ours until then.
-        await asyncio.shield(self._first)
+        # The caller may be cancelled here and then call `stop`; the worker is ours until then.
+        await self._decided.wait()
+        if self._start_error is not None:
+            raise self._start_error
 
     async def stop(self, deadline: float | None = None) -> bool:
         """Ends the worker, also while it loads or waits to be started again.
@@ -111,7 +115,7 @@ class Supervisor:
             self.client.lost(how)
             if self._stopping.is_set():
                 return
-            if not self._first.done():
+            if not self._decided.is_set():
                 raise StartupError(f"the {self._spec.name} worker did not start: {how}")
             await self._pause(how, self._backoff.delay_after(healthy_s))
             if self._stopping.is_set():
@@ -119,18 +123,21 @@ class Supervisor:
 
     async def _incarnation(self) -> tuple[str, float]:
         """The life of one incarnation: how it ended, and for how many seconds it was ready."""
-        self._reason, self._ready_at = "", None
+        self._reason, self._ready_at, self._overdue = "", None, None
         try:
             link = self._link = open_link(self._placement, self._spec)
         except StartupError as error:
             return error.message, 0.0
         self.client.report(pid=link.pid)
         guard = asyncio.create_task(self._guard(link))
+        guard.add_done_callback(_log_failure)
         try:
             async for message in link.messages():
                 self._take(link, message)
         finally:
             guard.cancel()
+            if self._overdue is not None:
+                self._overdue.cancel()
             self._link = None
             link.close()
             self.client.report(pid=None)
@@ -147,7 +154,8 @@ class Supervisor:
                 self._welcome(link, model)
             case Fatal(error=error):
                 self._reason = error.message
-                asyncio.get_running_loop().call_later(FATAL_GRACE_S, link.kill)
+                loop = asyncio.get_running_loop()
+                self._overdue = loop.call_later(FATAL_GRACE_S, link.kill)
 
     def _show_loading(self, step: str, fraction: float | None) -> None:
         percent = "" if fraction is None else f" {fraction:.0%}"
@@ -163,8 +171,7 @@ class Supervisor:
         self._ready_at = time.monotonic()
         self.client.connect(link.send, model)
         logger.info("%s worker: ready, pid %d, %s", self._spec.name, link.pid, model.precision)
-        if not self._first.done():
-            self._first.set_result(None)
+        self._decided.set()
 
     async def _guard(self, link: Link) -> None:
         """Kills an incarnation that does not become ready, falls silent or is stuck in a tick."""
@@ -203,6 +210,12 @@ class Supervisor:
             if not isinstance(error, MlxcelError):
                 logger.critical("supervision of %s failed", self._spec.name, exc_info=error)
         self.client.lost("its supervision ended")
-        if not self._first.done():
-            self._first.set_exception(error)
-            self._first.exception()  # it is no news to a caller that was cancelled meanwhile
+        if not self._decided.is_set():
+            self._start_error = error if isinstance(error, Exception) else StartupError(str(error))
+            self._decided.set()
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """A guard that fails leaves its worker unwatched: that must be seen."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.critical("%s failed; its worker is not watched", task.get_name(), exc_info=error)

@@ -36,15 +36,12 @@ class LoadedModel:
     backend: Backend
     parameters: int
     weights_bytes: int
+    train_window: int
+    """Tokens the model was trained on; 0 where the checkpoint does not say."""
 
     @property
     def family(self) -> str:
         return str(self.config.get("model_type", "unknown"))
-
-    @property
-    def train_window(self) -> int:
-        """Tokens the model was trained on; 0 where the checkpoint does not say."""
-        return int(self._text("max_position_embeddings"))
 
     @property
     def hidden_size(self) -> int:
@@ -93,6 +90,7 @@ def load_model(options: Mapping[str, Any], progress: Progress) -> LoadedModel:
         precision=str(precision),
         backend=backend,
         parameters=parameters,
+        train_window=options["train_window"],
         weights_bytes=tree_reduce(lambda total, a: total + a.nbytes, network.parameters(), 0),
     )
 
@@ -146,8 +144,10 @@ def _device_memory(backend: Backend) -> int | None:
     if backend is Backend.CPU:
         return None
     info = mx.device_info()
-    size = info.get("max_recommended_working_set_size") or info.get("memory_size")
-    return int(size) if size else None
+    # Metal, then CUDA: what is free there is what dense weights may use.
+    names = ("max_recommended_working_set_size", "free_memory", "total_memory", "memory_size")
+    size = next((info[name] for name in names if info.get(name)), None)
+    return None if size is None else int(size)
 
 
 def _announce_blas(backend: Backend) -> None:

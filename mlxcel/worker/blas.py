@@ -10,6 +10,7 @@ import ctypes
 import glob
 import logging
 import os
+import site
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,5 +53,6 @@ def loaded() -> str | None:
 def _candidates() -> Iterator[str]:
     if asked := os.environ.get("MLXCEL_BLAS"):
         yield asked
-    yield from sorted(glob.glob(str(Path(sys.prefix) / "lib" / "libmkl_rt.so*")))
+    for prefix in (sys.prefix, site.getuserbase()):  # the second is where `pip --user` installs
+        yield from sorted(glob.glob(str(Path(prefix) / "lib" / "libmkl_rt.so*")))
     yield from SYSTEM_LIBRARIES

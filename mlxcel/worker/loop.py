@@ -51,11 +51,12 @@ def live(spec: WorkerSpec, send: Send, pulse: Pulse) -> Life:
     worker: Worker | None = None
     try:
         worker, model = build(spec, lambda step, fraction: send(Loading(step, fraction)))
+        # Before anybody counts on it: how many slots there are stands in the first frame.
+        sleep_s: float | None = _turn(worker, [], send, pulse)
         send(Ready(model))
         # What was loaded stays: no later collection has to walk it between two ticks.
         gc.collect()
         gc.freeze()
-        sleep_s: float | None = 0.0
         while not _says_stop(inbox := (yield sleep_s)):
             sleep_s = _turn(worker, inbox, send, pulse)
     except Exception as error:  # the worker's loop is one of the borders

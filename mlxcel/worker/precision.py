@@ -28,6 +28,7 @@ class Facts:
     is_quantised: bool
     dense_bytes: int
     memory_bytes: int | None
+    """What the device has for weights; None where it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,8 @@ def _on_cuda(facts: Facts) -> Precision:
         return Precision(dtype=None, reason="cuda: already dense")
     if facts.batch <= 1:
         return Precision(dtype=None, reason="cuda: one row is fastest quantised")
-    if facts.memory_bytes and facts.dense_bytes > DENSE_MEMORY_SHARE * facts.memory_bytes:
+    if facts.memory_bytes is None:
+        return Precision(dtype=None, reason="cuda: its memory is unknown")
+    if facts.dense_bytes > DENSE_MEMORY_SHARE * facts.memory_bytes:
         return Precision(dtype=None, reason="cuda: dense weights would not fit")
     return Precision(dtype="bfloat16", reason="cuda: batches are fastest dense")

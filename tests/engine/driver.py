@@ -20,7 +20,6 @@ from mlxcel.weights.load import load_model
 
 SCHEDULER = {
     "parallel": 4,
-    "max_queue_depth": 32,
     "prefill_chunk_size": 2048,
     "prefill_grant_interval": 16,
     "clear_interval": None,
@@ -33,12 +32,13 @@ class Driver:
 
     def __init__(self, checkpoint: Path, *, ctx_size: int = 0, **scheduler: int | None) -> None:
         options: Mapping[str, Any] = {
+            "max_queue_depth": scheduler.pop("max_queue_depth", 32),
             "scheduler": SCHEDULER | scheduler,
             "ctx_size": ctx_size,
             "warmup": False,
         }
         self.worker = ChatWorker(options)
-        part = {"path": str(checkpoint), "precision": "float32", "batch": 4, "device": "auto"}
+        part = {"path": str(checkpoint), "precision": "float32", "batch": 4, "device": "auto", "train_window": 512}
         self.model = load_model(part, _quiet)
         self.info = self.worker.setup({"model": self.model}, _quiet)
         self.frames: list[Frame] = []

@@ -152,7 +152,7 @@ def test_eos_ends_the_row_and_is_not_emitted(tiny: Path) -> None:
     [
         pytest.param(1, 0, FinishReason.LENGTH, 1, id="one-token"),
         pytest.param(0, 0, FinishReason.LENGTH, 0, id="no-token"),
-        pytest.param(50, 4 * 30, FinishReason.CONTEXT, 10, id="window-full"),
+        pytest.param(50, 4 * 30, FinishReason.CONTEXT, 9, id="window-full"),
     ],
 )
 def test_row_ends_at_its_limit(

@@ -9,7 +9,8 @@ from mlxcel.engine.decide import Action, View, decide, next_lost
 
 def view(**changes: int | bool) -> View:
     facts = {
-        "is_parked": False, "active": 0, "waiting": 0, "slots": 4, "interval": 16, "lost": 0,
+        "is_parked": False, "active": 0, "is_flying": False, "waiting": 0, "slots": 4,
+        "interval": 16, "lost": 0,
     }  # fmt: skip
     return View(**(facts | changes))
 
@@ -22,6 +23,10 @@ def view(**changes: int | bool) -> View:
         pytest.param(view(active=1, waiting=1), Action.PREFILL, id="room-for-one-more"),
         pytest.param(view(active=4, waiting=1), Action.DECODE, id="all-slots-taken"),
         pytest.param(view(active=2), Action.DECODE, id="rows-only"),
+        pytest.param(view(is_flying=True), Action.DECODE, id="last-token-in-flight"),
+        pytest.param(
+            view(is_parked=True, is_flying=True), Action.DECODE, id="flight-lands-before-the-chunk"
+        ),
         pytest.param(view(is_parked=True), Action.PREFILL, id="parked-alone"),
         pytest.param(view(is_parked=True, active=1), Action.DECODE, id="parked-waits"),
         pytest.param(view(is_parked=True, active=1, lost=15), Action.DECODE, id="one-to-go"),

@@ -25,7 +25,8 @@ ECHO = {
     "faults": FAULTS,
     "delay_ms": 0,
     "window": 4096,
-    "scheduler": {"parallel": 2, "max_queue_depth": 1},
+    "scheduler": {"parallel": 2},
+    "max_queue_depth": 1,
     "ctx_size": 0,
 }
 WORKERS = {
@@ -74,7 +75,7 @@ def supervisor_of() -> Callable[..., Supervisor]:
             WorkerSpec(name="chat", factory=factory, options=options, parts=parts or []),
             placement=placement,
             options=WORKERS | (workers or {}),
-            max_queue_depth=options["scheduler"]["max_queue_depth"],
+            max_queue_depth=options["max_queue_depth"],
         )
 
     return make

@@ -24,7 +24,7 @@ def drained(channel: Channel) -> list[RowEvent]:
 
 
 def test_tokens_that_wait_are_merged_into_one_event() -> None:
-    channel = Channel("a")
+    channel = Channel()
     channel.put(RowAccepted("a"))
     for token in range(10_000):
         channel.put(RowTokens("a", [token]))
@@ -34,7 +34,7 @@ def test_tokens_that_wait_are_merged_into_one_event() -> None:
 
 
 def test_merging_leaves_the_senders_list_alone() -> None:
-    channel, ids = Channel("a"), [1]
+    channel, ids = Channel(), [1]
     channel.put(RowTokens("a", ids))
     channel.put(RowTokens("a", [2]))
     assert ids == [1]
@@ -42,7 +42,7 @@ def test_merging_leaves_the_senders_list_alone() -> None:
 
 @pytest.mark.parametrize("last", [FINISHED, FAILED], ids=["finished", "failed"])
 def test_nothing_comes_after_the_end(last: RowEvent) -> None:
-    channel = Channel("a")
+    channel = Channel()
     channel.put(last)
     channel.put(RowTokens("a", [1]))
     assert drained(channel) == [last]
@@ -50,7 +50,7 @@ def test_nothing_comes_after_the_end(last: RowEvent) -> None:
 
 def test_close_ends_a_reader_that_waits() -> None:
     async def scenario() -> list[RowEvent]:
-        channel = Channel("a")
+        channel = Channel()
         asyncio.get_running_loop().call_later(0.01, channel.close)
         return [event async for event in channel]
 
@@ -59,7 +59,7 @@ def test_close_ends_a_reader_that_waits() -> None:
 
 def test_a_token_read_is_not_changed_by_a_later_one() -> None:
     async def scenario() -> tuple[RowEvent, RowEvent]:
-        channel = Channel("a")
+        channel = Channel()
         channel.put(RowTokens("a", [1]))
         first = await channel.next()
         channel.put(RowTokens("a", [2]))

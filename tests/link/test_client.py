@@ -21,6 +21,7 @@ from mlxcel.link.messages import (
     Submit,
     ToWorker,
 )
+from tests.link.asking import ask
 
 Submitter = Callable[..., Submit]
 MODEL = ModelInfo(
@@ -58,7 +59,7 @@ def read(channel: Channel) -> list[RowEvent]:
 
 def test_a_frame_is_split_by_request(submit: Submitter) -> None:
     client = connected([])
-    a, b = client.submit(submit("a", "x")), client.submit(submit("b", "y"))
+    a, b = ask(client, submit("a", "x")), ask(client, submit("b", "y"))
     events: list[RowEvent] = [RowTokens("a", [1]), RowTokens("b", [2]), finished("a")]
     client.deliver(Frame([*events, finished("b")], WorkerStats()))
     assert read(a) == [RowTokens("a", [1]), finished("a")]
@@ -69,25 +70,25 @@ def test_outstanding_requests_are_bounded_by_slots_and_queue(submit: Submitter) 
     sent: list[ToWorker] = []
     client = connected(sent, slots=2)
     for name in "abc":
-        client.submit(submit(name, "x"))
+        ask(client, submit(name, "x"))
     with pytest.raises(QueueFull):
-        client.submit(submit("d", "x"))
+        ask(client, submit("d", "x"))
     client.deliver(Frame([finished("b")], WorkerStats(slots=2)))
-    client.submit(submit("e", "x"))
+    ask(client, submit("e", "x"))
     assert [message.id for message in sent if isinstance(message, Submit)] == ["a", "b", "c", "e"]
 
 
 def test_before_its_first_frame_the_worker_itself_refuses(submit: Submitter) -> None:
     client = WorkerClient("chat", max_queue_depth=1)
     client.connect(lambda message: True, MODEL)
-    channels = [client.submit(submit(str(at), "x")) for at in range(5)]
+    channels = [ask(client, submit(str(at), "x")) for at in range(5)]
     assert len(channels) == 5
 
 
 def test_cancel_tells_the_worker_once_and_drops_what_still_comes(submit: Submitter) -> None:
     sent: list[ToWorker] = []
     client = connected(sent)
-    channel = client.submit(submit("a", "x"))
+    channel = ask(client, submit("a", "x"))
     client.cancel("a")
     client.cancel("a")
     client.deliver(Frame([RowTokens("a", [1])], WorkerStats()))
@@ -98,7 +99,7 @@ def test_cancel_tells_the_worker_once_and_drops_what_still_comes(submit: Submitt
 def test_cancel_of_a_finished_request_says_nothing(submit: Submitter) -> None:
     sent: list[ToWorker] = []
     client = connected(sent)
-    client.submit(submit("a", "x"))
+    ask(client, submit("a", "x"))
     client.deliver(Frame([finished("a")], WorkerStats()))
     client.cancel("a")
     assert len(sent) == 1
@@ -106,7 +107,7 @@ def test_cancel_of_a_finished_request_says_nothing(submit: Submitter) -> None:
 
 def test_a_lost_worker_fails_every_open_channel(submit: Submitter) -> None:
     client = connected([])
-    a, b = client.submit(submit("a", "x")), client.submit(submit("b", "y"))
+    a, b = ask(client, submit("a", "x")), ask(client, submit("b", "y"))
     client.deliver(Frame([RowAccepted("a"), finished("b")], WorkerStats(active=1)))
     client.lost("killed by SIGKILL")
     *_, last = read(a)
@@ -132,7 +133,7 @@ def test_a_worker_that_is_not_ready_is_unavailable(
     client = connected([])
     client.report(state=state, detail="reading weights")
     with pytest.raises(Unavailable, match=words):
-        client.submit(submit("a", "x"))
+        ask(client, submit("a", "x"))
 
 
 def test_a_broken_connection_is_a_dead_worker(submit: Submitter) -> None:
@@ -140,11 +141,12 @@ def test_a_broken_connection_is_a_dead_worker(submit: Submitter) -> None:
     client.connect(lambda message: False, MODEL)
     for _ in range(3):
         with pytest.raises(WorkerDied):
-            client.submit(submit("a", "x"))
+            ask(client, submit("a", "x"))
+        client.cancel("a")  # gives the place back
 
 
 def test_an_id_in_use_is_refused(submit: Submitter) -> None:
     client = connected([])
-    client.submit(submit("a", "x"))
+    ask(client, submit("a", "x"))
     with pytest.raises(BadRequest, match="'a'"):
-        client.submit(submit("a", "x"))
+        ask(client, submit("a", "x"))

@@ -12,6 +12,7 @@ from mlxcel.core.status import State
 from mlxcel.link.channel import Channel
 from mlxcel.link.messages import RowAccepted, RowEvent, RowFailed, RowFinished, RowTokens, Submit
 from mlxcel.link.supervisor import Supervisor
+from tests.link.asking import ask
 
 pytestmark = [
     pytest.mark.asyncio,
@@ -40,7 +41,7 @@ async def test_a_request_goes_round(
     placement: str, running: Any, submit: Callable[..., Submit]
 ) -> None:
     async with running(placement) as supervisor:
-        events = await events_of(supervisor.client.submit(submit("a", "hello you")))
+        events = await events_of(ask(supervisor.client, submit("a", "hello you")))
         status = supervisor.client.status()
     assert events[0] == RowAccepted("a")
     assert said(events) == "hi there"
@@ -55,7 +56,7 @@ async def test_rows_run_side_by_side_and_keep_to_themselves(
 ) -> None:
     async with running(placement, delay_ms=2) as supervisor:
         texts = ["first text", "the second", "a third one"]
-        channels = [supervisor.client.submit(submit(text, text)) for text in texts]
+        channels = [ask(supervisor.client, submit(text, text)) for text in texts]
         answers = await asyncio.gather(*(events_of(channel) for channel in channels))
     assert [said(events) for events in answers] == texts
 
@@ -65,15 +66,15 @@ async def test_a_crash_fails_what_was_in_flight_and_the_next_request_works(
 ) -> None:
     async with running(placement, delay_ms=5) as supervisor:
         client = supervisor.client
-        other = client.submit(submit("b", "hello " * 50))
-        events = await events_of(client.submit(submit("a", "crash now")))
+        other = ask(client, submit("b", "hello " * 50))
+        events = await events_of(ask(client, submit("a", "crash now")))
         assert client.status().state is State.RESTARTING
         assert isinstance(events[-1], RowFailed)
         assert events[-1].error.code == "worker_died"
         assert said(events) == "cr"
         assert isinstance((await events_of(other))[-1], RowFailed)
         await reach(supervisor, State.OK)
-        assert said(await events_of(client.submit(submit("c", "hello")))) == "hi there"
+        assert said(await events_of(ask(client, submit("c", "hello")))) == "hi there"
         assert client.status().restarts == 1
 
 
@@ -81,8 +82,8 @@ async def test_a_failed_row_leaves_the_others_alone(
     placement: str, running: Any, submit: Callable[..., Submit]
 ) -> None:
     async with running(placement) as supervisor:
-        broken = supervisor.client.submit(submit("a", "error now"))
-        whole = supervisor.client.submit(submit("b", "hello"))
+        broken = ask(supervisor.client, submit("a", "error now"))
+        whole = ask(supervisor.client, submit("b", "hello"))
         events = await events_of(broken)
         assert said(await events_of(whole)) == "hi there"
         assert supervisor.client.status().restarts == 0
@@ -93,19 +94,19 @@ async def test_a_failed_row_leaves_the_others_alone(
 async def test_a_cancelled_row_gives_its_slot_back(
     placement: str, running: Any, submit: Callable[..., Submit]
 ) -> None:
-    one = {"parallel": 1, "max_queue_depth": 1}
+    one = {"parallel": 1}
     async with running(placement, delay_ms=20, scheduler=one) as supervisor:
         client = supervisor.client
-        channel = client.submit(submit("a", "x" * 1000))
+        channel = ask(client, submit("a", "x" * 1000))
         async with asyncio.timeout(PATIENCE_S):
             while not isinstance(await channel.next(), RowTokens):
                 pass
-        client.submit(submit("b", "y" * 1000))
+        ask(client, submit("b", "y" * 1000))
         with pytest.raises(QueueFull):
-            client.submit(submit("c", "z"))
+            ask(client, submit("c", "z"))
         client.cancel("a")
         client.cancel("b")
-        assert said(await events_of(client.submit(submit("d", "hello")))) == "hi there"
+        assert said(await events_of(ask(client, submit("d", "hello")))) == "hi there"
         assert client.status().stats.active == 0
 
 
@@ -127,7 +128,7 @@ async def test_stop_fails_what_is_still_open(
     placement: str, running: Any, submit: Callable[..., Submit]
 ) -> None:
     async with running(placement, delay_ms=20) as supervisor:
-        channel = supervisor.client.submit(submit("a", "x" * 1000))
+        channel = ask(supervisor.client, submit("a", "x" * 1000))
         assert await channel.next() == RowAccepted("a")
         assert await supervisor.stop()
     assert isinstance((await events_of(channel))[-1], RowFailed)
@@ -138,7 +139,7 @@ async def test_stop_ends_the_wait_for_a_restart(
 ) -> None:
     patient = {"backoff": {"initial_s": 600.0, "factor": 2.0, "max_s": 600.0, "reset_s": 60.0}}
     async with running(placement, workers=patient) as supervisor:
-        await events_of(supervisor.client.submit(submit("a", "crash now")))
+        await events_of(ask(supervisor.client, submit("a", "crash now")))
         async with asyncio.timeout(PATIENCE_S):
             assert await supervisor.stop()
     assert supervisor.client.status().state is State.STOPPED

@@ -19,6 +19,7 @@ from mlxcel.core.status import State
 from mlxcel.link.channel import Channel
 from mlxcel.link.messages import PartSpec, RowEvent, RowFailed, RowTokens, Submit
 from mlxcel.link.supervisor import Supervisor
+from tests.link.asking import ask
 
 pytestmark = pytest.mark.asyncio
 PATIENCE_S = 20
@@ -56,7 +57,7 @@ async def until(claim: Callable[[], bool]) -> None:
 
 
 async def begun(supervisor: Supervisor, submit: Submit) -> Channel:
-    channel: Channel = supervisor.client.submit(submit)
+    channel: Channel = ask(supervisor.client, submit)
     async with asyncio.timeout(PATIENCE_S):
         while not isinstance(await channel.next(), RowTokens):
             pass
@@ -80,17 +81,17 @@ async def test_kill_in_mid_stream_costs_one_answer(running: Any, submit: Submitt
         await until(lambda: client.status().state is State.OK)
         assert client.status().pid != first_pid
         assert client.status().restarts == 1
-        assert tokens_in(await events_of(client.submit(submit("b", "hello")))) == len("hi there")
+        assert tokens_in(await events_of(ask(client, submit("b", "hello")))) == len("hi there")
 
 
 async def test_a_tick_that_never_returns_is_killed(running: Any, submit: Submitter) -> None:
     async with running(workers={"tick_timeout_s": 0.5}) as supervisor:
         client = supervisor.client
-        last = (await events_of(client.submit(submit("a", "hang now"))))[-1]
+        last = (await events_of(ask(client, submit("a", "hang now"))))[-1]
         assert isinstance(last, RowFailed)
         assert "has been running for" in last.error.message
         await until(lambda: client.status().state is State.OK)
-        assert tokens_in(await events_of(client.submit(submit("b", "hello")))) == len("hi there")
+        assert tokens_in(await events_of(ask(client, submit("b", "hello")))) == len("hi there")
 
 
 async def test_a_silent_worker_is_killed(running: Any) -> None:
@@ -117,7 +118,7 @@ async def test_ctrl_c_does_not_reach_the_worker(running: Any, submit: Submitter)
         pid = supervisor.client.status().pid
         assert os.getsid(pid) != os.getsid(0)
         os.kill(pid, signal.SIGINT)
-        assert tokens_in(await events_of(supervisor.client.submit(submit("a", "hello")))) == 8
+        assert tokens_in(await events_of(ask(supervisor.client, submit("a", "hello")))) == 8
 
 
 async def test_stop_while_loading(supervisor_of: Any, extra_module: Any) -> None:
@@ -159,7 +160,7 @@ async def test_the_state_of_a_slow_reader_is_one_merged_event(
     running: Any, submit: Submitter
 ) -> None:
     async with running() as supervisor:
-        channel = supervisor.client.submit(submit("a", "x" * 2000))
+        channel = ask(supervisor.client, submit("a", "x" * 2000))
         await until(lambda: supervisor.client.status().stats.completed == 1)
         events = await events_of(channel)
     assert len(events) == 4  # accepted, started, all tokens, finished

@@ -23,6 +23,7 @@ def facts(backend: Backend, **changes: int | bool | None) -> Facts:
         pytest.param("auto", facts(Backend.CUDA), "bfloat16", id="cuda-batch"),
         pytest.param("auto", facts(Backend.CUDA, batch=1), None, id="cuda-one-row"),
         pytest.param("auto", facts(Backend.CUDA, dense_bytes=99 * GIB), None, id="cuda-no-room"),
+        pytest.param("auto", facts(Backend.CUDA, memory_bytes=None), None, id="cuda-unknown"),
         pytest.param("auto", facts(Backend.CUDA, is_quantised=False), None, id="cuda-dense"),
         pytest.param("as-stored", facts(Backend.CPU), None, id="forced-as-stored"),
         pytest.param("float16", facts(Backend.CPU), "float16", id="forced-float16"),

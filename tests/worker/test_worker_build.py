@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from mlxcel.core.errors import StartupError
 from mlxcel.link.messages import PartSpec
-from mlxcel.worker.build import build_parts, find_factory
+from mlxcel.worker.build import build_parts
 
 
 def part(name: str, needs: list[str], provides: list[str]) -> PartSpec:
@@ -48,18 +47,3 @@ def test_a_part_tells_its_progress(parts_module: Any) -> None:
     told: list[tuple[str, float | None]] = []
     build_parts([part("wheel", [], ["wheel"])], lambda *step: told.append(step))
     assert told == [("turning", 0.5)]
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        pytest.param("os:system", "does not start with 'mlxcel.'", id="foreign"),
-        pytest.param("mlxcelx:run", "does not start with 'mlxcel.'", id="prefix-of-a-name"),
-        pytest.param("mlxcel.nowhere:Thing", "cannot be imported", id="no-module"),
-        pytest.param("mlxcel.engine.echo:Nothing", "cannot be imported", id="no-attribute"),
-    ],
-)
-def test_a_factory_that_cannot_be_used_is_named(name: str, words: str) -> None:
-    with pytest.raises(StartupError, match=words) as caught:
-        find_factory(name)
-    assert repr(name) in caught.value.message

@@ -22,7 +22,8 @@ ECHO = {
     "faults": [],
     "delay_ms": 0,
     "window": 64,
-    "scheduler": {"parallel": 1, "max_queue_depth": 1},
+    "scheduler": {"parallel": 1},
+    "max_queue_depth": 1,
     "ctx_size": 0,
 }
 
@@ -74,8 +75,8 @@ def program() -> Iterator[Program]:
 
 def test_it_loads_is_ready_and_stops_when_told(program: Program) -> None:
     assert isinstance(program.next(), Loading)
-    assert isinstance(program.next(), Ready)
     assert isinstance(program.next(), Frame)
+    assert isinstance(program.next(), Ready)
     program.data.send(msgspec.msgpack.encode(Stop()))
     assert program.exit_code() == 0
 

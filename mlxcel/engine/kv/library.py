@@ -32,16 +32,15 @@ class LibraryKV:
             self.layers = merged
         self._rows += 1
 
-    def leave(self, place: int) -> int | None:
+    def leave(self, place: int) -> None:
         last = self._rows - 1
         self._rows -= 1
         if not self._rows:
             self.layers = []
-            return None
+            return
         order = [last if i == place else i for i in range(last)]
         for layer in self.layers:
             layer.filter(mx.array(order))
-        return last if place != last else None
 
     def begin(self) -> None:
         """Nothing to prepare: the caches do their own arithmetic."""
@@ -73,9 +72,8 @@ class SoloKV:
         assert not self.layers, "one row at a time"
         self.layers = row
 
-    def leave(self, place: int) -> int | None:
+    def leave(self, place: int) -> None:
         self.layers = []
-        return None
 
     def begin(self) -> None:
         """Nothing to prepare."""

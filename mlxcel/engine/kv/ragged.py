@@ -42,20 +42,17 @@ class RaggedKV:
             layer.reserve(rows=place + 1, positions=length + 1, slots=self._slots, like=cache)
             layer.write_row(place, cache, length)
 
-    def leave(self, place: int) -> int | None:
-        """Free a place. Returns the place whose row moved into it, None when none had to."""
+    def leave(self, place: int) -> None:
+        """Free a place; the last row moves into it."""
         last = len(self._lengths) - 1
         length = self._lengths.pop()
-        moved = None
         if place != last:
             self._lengths[place] = length
             for layer in self.layers:
                 layer.move_row(last, place, length)
-            moved = last
         if not self._lengths:
             for layer in self.layers:
                 layer.clear()
-        return moved
 
     def begin(self) -> None:
         """Prepare one decode step of all rows: offsets, mask, room for one more position."""

@@ -1,0 +1,41 @@
+"""What a worker has to say: the events of this tick, and counters over its life."""
+
+from dataclasses import dataclass, field
+
+from mlxcel.core.status import WorkerStats
+from mlxcel.link.messages import Frame, RowEvent
+
+
+@dataclass(slots=True)
+class Report:
+    """Mutable, owned by the tick. The counters start at 0 with each incarnation."""
+
+    started: int = 0
+    completed: int = 0
+    prompt_tokens: int = 0
+    decode_tokens: int = 0
+    decode_steps: int = 0
+    prefill_chunks: int = 0
+    events: list[RowEvent] = field(default_factory=list)
+    _told: WorkerStats | None = None
+
+    def say(self, *events: RowEvent) -> None:
+        self.events.extend(events)
+
+    def frame(self, *, active: int, waiting: int, slots: int, kv_bytes: int = 0) -> Frame | None:
+        """None when nothing has happened since the last one, gauges and counters included."""
+        stats = WorkerStats(
+            active=active,
+            waiting=waiting,
+            slots=slots,
+            kv_bytes=kv_bytes,
+            **{name: getattr(self, name) for name in COUNTERS},
+        )
+        if not self.events and stats == self._told:
+            return None
+        events, self.events, self._told = self.events, [], stats
+        return Frame(events, stats)
+
+
+GAUGES = {"active", "waiting", "slots", "kv_bytes"}
+COUNTERS = tuple(name for name in WorkerStats.__struct_fields__ if name not in GAUGES)

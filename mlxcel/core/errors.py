@@ -5,6 +5,8 @@ the instance carries the facts. How an error looks on a wire is known by
 `protocols/*/errors.py` alone.
 """
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
 
@@ -98,6 +100,24 @@ class BodyTooLarge(MlxcelError):
         super().__init__("Request body too large.")
 
 
+class UrlTooLong(MlxcelError):
+    code = "url_too_long"
+    status = 414
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"the request line is longer than {limit_bytes} bytes; shorten the URL")
+
+
+class HeadersTooLarge(MlxcelError):
+    code = "headers_too_large"
+    status = 431
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(
+            f"the request line and headers are larger than {limit_bytes} bytes together"
+        )
+
+
 class UnsupportedMediaType(MlxcelError):
     code = "unsupported_media_type"
     status = 415
@@ -126,6 +146,13 @@ class NotImplementedHere(MlxcelError):
     status = 501
 
 
+class NotSupported(MlxcelError):
+    """The served model cannot do what a part of the request asks for."""
+
+    code = "not_supported"
+    status = 501
+
+
 class QueueFull(MlxcelError):
     code = "server_busy"
     status = 503
@@ -142,13 +169,15 @@ class Unavailable(MlxcelError):
 
 
 class WorkerDied(MlxcelError):
-    """The worker process ended while it held this request."""
+    """The worker ended while it held this request, running or waiting."""
 
     code = "worker_died"
     status = 503
 
     def __init__(self, worker: str, how: str) -> None:
-        super().__init__(f"the {worker} worker ended ({how}) while it served this request; retry")
+        super().__init__(
+            f"the {worker} worker ended ({how}) before this request was finished; retry"
+        )
 
 
 class GenerationFailed(MlxcelError):
@@ -168,6 +197,51 @@ class DecodeTimeout(MlxcelError):
             f"no token for {seconds:g} s; the request was cancelled "
             "(setting timeout_seconds, key live.decode.timeout_seconds)"
         )
+
+
+class PatchRefused(MlxcelError):
+    """An atomic patch with a name that cannot be set; nothing changed."""
+
+    code = "settings_refused"
+    status = 409
+
+    def __init__(self, rejected: Sequence[Mapping[str, str]]) -> None:
+        reasons = "; ".join(f"{entry['name']}: {entry['reason']}" for entry in rejected)
+        super().__init__(f"nothing was changed: {reasons}")
+        self.rejected = [dict(entry) for entry in rejected]
+
+
+class PreconditionFailed(MlxcelError):
+    """Somebody changed the settings since the client read them."""
+
+    code = "precondition_failed"
+    status = 412
+
+    def __init__(self, wanted: str, fingerprint: str) -> None:
+        super().__init__(
+            f"If-Match is {wanted}, but the settings have the fingerprint {fingerprint}; "
+            "read them again"
+        )
+        self.fingerprint = fingerprint
+
+
+class UnknownVersion(MlxcelError):
+    """There is no such change, or it is too old to be kept."""
+
+    code = "version_not_found"
+    status = 404
+
+    def __init__(self, version: int, first: int, last: int) -> None:
+        kept = f"{first} to {last} are kept" if last >= first else "nothing was changed yet"
+        super().__init__(f"no change has the version {version}; {kept}", param="version")
+
+
+class NothingToRevert(MlxcelError):
+    code = "nothing_to_revert"
+    status = 409
+
+    def __init__(self) -> None:
+        super().__init__("there is no change left to undo")
 
 
 class StartupError(MlxcelError):

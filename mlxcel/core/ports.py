@@ -1,12 +1,11 @@
 """What one layer asks of another, as small protocols."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
 from mlxcel.core.events import Event
 from mlxcel.core.request import GenerationRequest
-from mlxcel.core.settings import Settings
 from mlxcel.core.status import WorkerStatus
 
 
@@ -42,16 +41,3 @@ class Generator(Protocol):
         The first event is `Accepted`. Closing the generator early cancels the request.
         """
         ...
-
-
-class SettingsSource(Protocol):
-    """Where the current snapshot of the live settings is read."""
-
-    @property
-    def current(self) -> Settings: ...
-
-
-class Workers(Protocol):
-    """All workers of this server."""
-
-    def statuses(self) -> Sequence[WorkerStatus]: ...

@@ -66,7 +66,7 @@ class GenerationRequest:
     settings: Settings
     sampling: SamplingParams
     max_tokens: int
-    """Upper bound of output tokens; clamped to the room left in the context window."""
+    """Upper bound of output tokens; a full context window ends the answer earlier."""
     stop: tuple[str, ...] = ()
     received_s: float
     """`time.monotonic()` at arrival."""

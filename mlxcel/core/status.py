@@ -38,7 +38,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     family: str
     vocab_size: int
     context_window: int
-    """Tokens per slot; 0: unbounded."""
+    """Tokens per slot as configured; 0: the model's own window."""
     train_window: int
     hidden_size: int
     parameters: int

@@ -1,15 +1,14 @@
-"""From a request to what the worker is given: template, tokens, limits.
+"""From a request to what the worker is given: template, tokens, what cannot fit.
 
 Pure and slow (30,000 tokens take a tenth of a second): the service runs it on a thread.
 """
 
-import struct
 from dataclasses import dataclass
 from typing import Any
 
 from mlxcel.core.errors import BadRequest, ContextLengthExceeded
 from mlxcel.core.request import GenerationRequest
-from mlxcel.link.messages import Submit
+from mlxcel.link.messages import Submit, pack_tokens
 from mlxcel.text.prefill import render_prompt
 from mlxcel.text.template import ChatTemplate
 from mlxcel.text.tokenizer import TextModel
@@ -34,11 +33,13 @@ def prepare(
     ids = text.encode(prompt)
     if not ids:
         raise BadRequest("the prompt is empty; send at least one message", param="messages")
+    if 0 < window <= len(ids):
+        raise ContextLengthExceeded(len(ids), window)
     submit = Submit(
         id=request.id,
-        tokens=struct.pack(f"<{len(ids)}i", *ids),
+        tokens=pack_tokens(ids),
         sampling=request.sampling,
-        max_tokens=_within(request.max_tokens, len(ids), window),
+        max_tokens=request.max_tokens,
         eos_ids=text.eos_ids,
     )
     return Prepared(submit=submit, prompt_tokens=len(ids), continues=continues)
@@ -52,11 +53,3 @@ def _render(request: GenerationRequest, template: ChatTemplate | None) -> tuple[
         )
     kwargs: dict[str, Any] = {**request.settings.template_kwargs, **request.prompt.kwargs}
     return render_prompt(template, request.prompt.messages, kwargs)
-
-
-def _within(max_tokens: int, prompt_tokens: int, window: int) -> int:
-    if window == 0:
-        return max_tokens
-    if prompt_tokens >= window:
-        raise ContextLengthExceeded(prompt_tokens, window)
-    return min(max_tokens, window - prompt_tokens)

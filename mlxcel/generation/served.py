@@ -10,15 +10,14 @@ from mlxcel.core.status import ModelInfo
 def served_model(
     *,
     aliases: Iterable[str],
-    name: str | None,
+    name: str,
     path: Path | None,
     info: ModelInfo | None,
-    slot_ctx: int,
 ) -> ServedModel:
-    """`name` may be `owner/name`. `path` is None for the echo model, `info` until the worker was
-    ready once."""
+    """`name` may be `owner/name`. `path` is None for a model without weights, `info` until the
+    worker was ready once."""
     names = tuple(sorted(set(aliases)))
-    own = ("echo",) if path is None else _own_names(name or path.name, path)
+    own = _own_names(name, path)
     return ServedModel(
         id=names[0] if names else own[0],
         names=tuple(dict.fromkeys(names + own)),
@@ -27,18 +26,12 @@ def served_model(
         vocab_size=0 if info is None else info.vocab_size,
         hidden_size=0 if info is None else info.hidden_size,
         train_window=0 if info is None else info.train_window,
-        context_window=slot_ctx,
+        context_window=0 if info is None else info.context_window,
     )
 
 
-def _own_names(name: str, path: Path) -> tuple[str, ...]:
+def _own_names(name: str, path: Path | None) -> tuple[str, ...]:
     """The short name first. A folder of the hub's cache is called by its commit, so the folder's
     name alone would tell nobody anything."""
-    return (name.rpartition("/")[2], name, path.name, str(path))
-
-
-def slot_window(info: ModelInfo | None) -> int:
-    """Tokens of prompt and answer together that a slot holds; 0: unbounded."""
-    if info is None:
-        return 0
-    return info.context_window if info.context_window > 0 else info.train_window
+    folder = () if path is None else (path.name, str(path))
+    return (name.rpartition("/")[2], name, *folder)

@@ -9,14 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
-from mlxcel.core.errors import DecodeTimeout, RemoteError, StartupError, Unavailable
+from mlxcel.core.errors import DecodeTimeout, RemoteError, StartupError
 from mlxcel.core.events import Event, Failed, Finished
 from mlxcel.core.ports import ServedModel
 from mlxcel.core.request import GenerationRequest
-from mlxcel.core.status import ModelInfo, State, WorkerStatus
+from mlxcel.core.status import ModelInfo, WorkerStatus
+from mlxcel.core.window import effective_window
 from mlxcel.generation.assemble import Assembler
 from mlxcel.generation.prepare import Prepared, prepare
-from mlxcel.generation.served import served_model, slot_window
+from mlxcel.generation.served import served_model
 from mlxcel.link.messages import RowEvent, RowFailed, Submit
 from mlxcel.text.stops import StopMatcher
 from mlxcel.text.template import ChatTemplate
@@ -35,12 +36,17 @@ class Channel(Protocol):
 class ChatPort(Protocol):
     """What provides `chat`: the client of the chat worker."""
 
-    def submit(self, submit: Submit) -> Channel:
-        """Raises QueueFull, Unavailable or WorkerDied at once; never blocks."""
+    def open(self, request_id: str, /) -> Channel:
+        """Takes a place for a request that is still being prepared. Raises QueueFull or
+        Unavailable at once; never blocks."""
+        ...
+
+    def send(self, submit: Submit, /) -> None:
+        """For a request that is open. Raises WorkerDied."""
         ...
 
     def cancel(self, request_id: str, /) -> None:
-        """A no-op for what has ended or was never there."""
+        """Gives the place back; a no-op for what has ended or was never there."""
         ...
 
     def status(self) -> WorkerStatus: ...
@@ -53,13 +59,11 @@ class GenerationService:
         model = options["model"]
         self._chat = chat
         self._aliases: tuple[str, ...] = tuple(model["alias"])
-        self._name: str | None = model["name"]
-        self._path = None if options["engine_kind"] == "echo" else Path(model["path"])
-        self._ctx_size: int = options["ctx_size"]
-        self._parallel: int = options["parallel"]
+        self._name: str = model["name"]
+        # A model without a folder has no weights: it speaks bytes.
+        self._path = None if model["path"] is None else Path(model["path"])
         self._text = byte_text_model() if self._path is None else read_text_model(self._path)
         self._template = _chat_template(options["chat_template"], self._text, self._path)
-        self._info: ModelInfo | None = None
         self._pool = ThreadPoolExecutor(_PREPARE_THREADS, thread_name_prefix="prepare")
 
     @property
@@ -68,18 +72,18 @@ class GenerationService:
             aliases=self._aliases,
             name=self._name,
             path=self._path,
-            info=self._known_info(self.status()),
-            slot_ctx=self._slot_ctx(),
+            info=self.status().model,
         )
 
     def status(self) -> WorkerStatus:
         return self._chat.status()
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[Event, None]:
-        info = self._require_ready()
-        prepared = await self._prepare(request, info)
-        channel = self._chat.submit(prepared.submit)
+        # The place comes first: what finds none is refused before its prompt is rendered.
+        channel = self._chat.open(request.id)
         try:
+            prepared = await self._prepare(request)
+            self._chat.send(prepared.submit)
             row = await channel.next()
             if isinstance(row, RowFailed):
                 raise RemoteError(row.error)
@@ -107,29 +111,18 @@ class GenerationService:
             received_s=request.received_s,
         )
 
-    async def _prepare(self, request: GenerationRequest, info: ModelInfo | None) -> Prepared:
+    async def _prepare(self, request: GenerationRequest) -> Prepared:
+        window = _window(self.status().model)
+
         def work() -> Prepared:
-            return prepare(
-                request, text=self._text, template=self._template, window=slot_window(info)
-            )
+            return prepare(request, text=self._text, template=self._template, window=window)
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
-    def _require_ready(self) -> ModelInfo | None:
-        status = self.status()
-        if status.state is not State.OK:
-            raise Unavailable(_why_not(status))
-        return self._known_info(status)
 
-    def _known_info(self, status: WorkerStatus) -> ModelInfo | None:
-        """Remembered, so that a restart of the worker does not change what is listed."""
-        if status.model is not None:
-            self._info = status.model
-        return self._info
-
-    def _slot_ctx(self) -> int:
-        slots = self._parallel if self._parallel > 0 else self.status().stats.slots
-        return self._ctx_size // slots
+def _window(info: ModelInfo | None) -> int:
+    """Tokens a slot holds; 0: unbounded."""
+    return 0 if info is None else effective_window(info.context_window, info.train_window)
 
 
 async def _next_row(channel: Channel, request: GenerationRequest, *, has_begun: bool) -> RowEvent:
@@ -140,19 +133,6 @@ async def _next_row(channel: Channel, request: GenerationRequest, *, has_begun: 
             return await channel.next()
     except TimeoutError:
         return RowFailed(request.id, DecodeTimeout(limit_s).info())
-
-
-def _why_not(status: WorkerStatus) -> str:
-    detail = f" ({status.detail})" if status.detail else ""
-    match status.state:
-        case State.LOADING:
-            return f"the model is loading{detail}; try again shortly"
-        case State.RESTARTING:
-            return f"the {status.name} worker is restarting{detail}; try again shortly"
-        case State.FAILED:
-            return f"the {status.name} worker failed and is not started again{detail}"
-        case _:
-            return "the server is shutting down"
 
 
 def _chat_template(

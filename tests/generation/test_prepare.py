@@ -1,14 +1,13 @@
-import struct
-
 import pytest
 
 from mlxcel.core.byte_vocab import END, EOS, USER
 from mlxcel.core.errors import BadRequest, ContextLengthExceeded
 from mlxcel.core.request import ChatPrompt, GenerationRequest, Message, SamplingParams
-from mlxcel.core.settings import SamplingDefaults, Settings
 from mlxcel.generation.prepare import Prepared, prepare
+from mlxcel.link.messages import unpack_tokens
 from mlxcel.text.template import ChatTemplate
 from mlxcel.text.tokenizer import byte_text_model
+from tests.settings import settings
 
 TEXT = byte_text_model()
 TURN = "{% for m in messages %}<|user|>{{ m.content }}<|end|>{% endfor %}"
@@ -17,20 +16,10 @@ TURN = "{% for m in messages %}<|user|>{{ m.content }}<|end|>{% endfor %}"
 def request(
     *messages: Message, max_tokens: int = 100, kwargs: dict[str, object] | None = None
 ) -> GenerationRequest:
-    sampling = SamplingDefaults(
-        temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, seed=None, max_tokens=512
-    )
-    settings = Settings(
-        version=1,
-        fingerprint="",
-        sampling=sampling,
-        decode_timeout_s=600,
-        template_kwargs={"tone": "server", "depth": "server"},
-    )
     return GenerationRequest(
         id="r1",
         prompt=ChatPrompt(messages=messages, kwargs=kwargs or {}),
-        settings=settings,
+        settings=settings(template_kwargs={"tone": "server", "depth": "server"}),
         sampling=SamplingParams(temperature=0.5, seed=9),
         max_tokens=max_tokens,
         received_s=0.0,
@@ -50,7 +39,9 @@ def prepared(
 
 
 def ids_of(one: Prepared) -> list[int]:
-    return list(struct.unpack(f"<{one.prompt_tokens}i", one.submit.tokens))
+    ids = list(unpack_tokens(one.submit.tokens))
+    assert len(ids) == one.prompt_tokens
+    return ids
 
 
 USER_HI = Message(role="user", text="hi")
@@ -74,17 +65,9 @@ def test_request_kwargs_win_over_the_servers_key_by_key() -> None:
     assert bytes(ids_of(one)) == b"mine server"
 
 
-@pytest.mark.parametrize(
-    ("window", "max_tokens", "used"),
-    [
-        pytest.param(0, 100, 100, id="unbounded"),
-        pytest.param(1000, 100, 100, id="fits"),
-        pytest.param(10, 100, 6, id="clamped-to-the-room"),
-        pytest.param(5, 100, 1, id="room-for-one"),
-    ],
-)
-def test_max_tokens_is_clamped_to_the_room(window: int, max_tokens: int, used: int) -> None:
-    assert prepared(USER_HI, window=window, max_tokens=max_tokens).submit.max_tokens == used
+@pytest.mark.parametrize("window", [0, 5, 1000], ids=["unbounded", "room-for-one", "fits"])
+def test_prompt_that_fits_is_sent_with_the_limit_as_asked(window: int) -> None:
+    assert prepared(USER_HI, window=window, max_tokens=100).submit.max_tokens == 100
 
 
 @pytest.mark.parametrize("window", [4, 3])

@@ -4,20 +4,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mlxcel.core.byte_vocab import END
 from mlxcel.core.errors import (
+    BadRequest,
     ContextLengthExceeded,
     ErrorInfo,
     QueueFull,
     RemoteError,
     StartupError,
     Unavailable,
+    WorkerDied,
 )
 from mlxcel.core.events import Accepted, Failed, Finished, FinishReason, TextDelta, Timings, Usage
 from mlxcel.core.request import ChatPrompt, GenerationRequest, Message, SamplingParams
-from mlxcel.core.settings import SamplingDefaults, Settings
 from mlxcel.core.status import ModelInfo, State, WorkerStatus
 from mlxcel.generation.collect import collect
 from mlxcel.generation.service import GenerationService
@@ -30,6 +32,7 @@ from mlxcel.link.messages import (
     RowTokens,
     Submit,
 )
+from tests.settings import settings
 from tests.tiny.checkpoint import build_tiny_checkpoint
 
 INFO = ModelInfo(
@@ -65,19 +68,28 @@ class ScriptedChat:
     """A chat port that answers every request with the same rows and keeps what it was told."""
 
     def __init__(
-        self, rows: Sequence[RowEvent | None] = (), *, refusal: Exception | None = None
+        self,
+        rows: Sequence[RowEvent | None] = (),
+        *,
+        refusal: Exception | None = None,
+        death: Exception | None = None,
     ) -> None:
         self.rows = rows
         self.refusal = refusal
+        self.death = death
         self.submitted: list[Submit] = []
         self.cancelled: list[str] = []
         self.state = WorkerStatus(name="chat", state=State.OK, model=INFO)
 
-    def submit(self, submit: Submit) -> ScriptedChannel:
+    def open(self, request_id: str, /) -> ScriptedChannel:
         if self.refusal is not None:
             raise self.refusal
-        self.submitted.append(submit)
         return ScriptedChannel(self.rows)
+
+    def send(self, submit: Submit, /) -> None:
+        self.submitted.append(submit)
+        if self.death is not None:
+            raise self.death
 
     def cancel(self, request_id: str, /) -> None:
         self.cancelled.append(request_id)
@@ -89,25 +101,16 @@ class ScriptedChat:
 def service(chat: ScriptedChat, **changes: Any) -> GenerationService:
     options = {
         "chat_template": {"text": None, "file": None},
-        "model": {"path": None, "name": None, "alias": []},
-        "engine_kind": "echo",
-        "ctx_size": 0,
-        "parallel": 4,
+        "model": {"path": None, "name": "echo", "alias": []},
     }
     return GenerationService(options | changes, chat=chat)
 
 
 def request(text: str = "hi", *, stop: tuple[str, ...] = ()) -> GenerationRequest:
-    sampling = SamplingDefaults(
-        temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, seed=None, max_tokens=512
-    )
-    settings = Settings(
-        version=1, fingerprint="", sampling=sampling, decode_timeout_s=600, template_kwargs={}
-    )
     return GenerationRequest(
         id="r1",
         prompt=ChatPrompt(messages=(Message(role="user", text=text),)),
-        settings=settings,
+        settings=settings(),
         sampling=SamplingParams(),
         max_tokens=20,
         stop=stop,
@@ -141,9 +144,9 @@ async def test_stream_is_accepted_text_finished() -> None:
 async def test_collected_text_is_the_joined_stream() -> None:
     text = service(ScriptedChat(rows("naïve 🎭".encode())))
     deltas = [e.text async for e in text.generate(request()) if isinstance(e, TextDelta)]
-    whole = await collect(text.generate(request()))
-    assert whole.text == "".join(deltas) == "naïve 🎭"
-    assert whole.reason is FinishReason.EOS
+    whole, finished = await collect(text.generate(request()))
+    assert whole == "".join(deltas) == "naïve 🎭"
+    assert finished.reason is FinishReason.EOS
 
 
 @pytest.mark.asyncio
@@ -184,7 +187,7 @@ async def test_cancelled_task_cancels_the_row() -> None:
 @pytest.mark.asyncio
 async def test_watchdog_fails_a_row_that_has_begun_and_falls_silent() -> None:
     chat = ScriptedChat([RowAccepted("r1"), STARTED, RowTokens("r1", [97]), SILENCE])
-    short = replace(request().settings, decode_timeout_s=0.01)  # type: ignore[arg-type]
+    short = settings(decode_timeout_s=0.01)
     events = [e async for e in service(chat).generate(replace(request(), settings=short))]
     assert isinstance(events[-1], Failed)
     assert (events[-1].error.code, events[-1].error.status) == ("decode_timeout", 504)
@@ -194,7 +197,7 @@ async def test_watchdog_fails_a_row_that_has_begun_and_falls_silent() -> None:
 @pytest.mark.asyncio
 async def test_watchdog_leaves_a_silent_prefill_alone() -> None:
     chat = ScriptedChat([RowAccepted("r1"), SILENCE])
-    short = replace(request().settings, decode_timeout_s=0.01)  # type: ignore[arg-type]
+    short = settings(decode_timeout_s=0.01)
     events = service(chat).generate(replace(request(), settings=short))
     assert await anext(events) == Accepted(5)
     with pytest.raises(TimeoutError):
@@ -209,10 +212,30 @@ async def test_refusal_by_the_worker_is_raised_before_any_event() -> None:
 
 
 @pytest.mark.asyncio
-async def test_full_queue_is_raised_before_any_event() -> None:
-    chat = ScriptedChat(refusal=QueueFull())
-    with pytest.raises(QueueFull):
+@pytest.mark.parametrize("refusal", [QueueFull(), Unavailable("loading")], ids=["full", "loading"])
+async def test_without_a_place_nothing_is_prepared(refusal: Exception) -> None:
+    chat = ScriptedChat(refusal=refusal)
+    broken = {"text": "{{ raise_exception('rendered') }}", "file": None}
+    with pytest.raises(type(refusal)):
+        await anext(service(chat, chat_template=broken).generate(request()))
+    assert (chat.submitted, chat.cancelled) == ([], [])
+
+
+@pytest.mark.asyncio
+async def test_a_prompt_that_is_refused_gives_its_place_back() -> None:
+    chat = ScriptedChat()
+    broken = {"text": "{{ raise_exception('rendered') }}", "file": None}
+    with pytest.raises(BadRequest, match="rendered"):
+        await anext(service(chat, chat_template=broken).generate(request()))
+    assert (chat.submitted, chat.cancelled) == ([], ["r1"])
+
+
+@pytest.mark.asyncio
+async def test_a_worker_that_died_meanwhile_is_raised_before_any_event() -> None:
+    chat = ScriptedChat(death=WorkerDied("chat", "its connection is gone"))
+    with pytest.raises(WorkerDied):
         await anext(service(chat).generate(request()))
+    assert chat.cancelled == ["r1"]
 
 
 @pytest.mark.asyncio
@@ -226,36 +249,25 @@ async def test_failure_in_mid_stream_is_the_last_event() -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
-    ("state", "words"),
-    [
-        pytest.param(State.LOADING, r"loading \(weights\)", id="loading"),
-        pytest.param(State.RESTARTING, r"chat worker is restarting \(weights\)", id="restarting"),
-        pytest.param(State.FAILED, "not started again", id="failed"),
-        pytest.param(State.STOPPED, "shutting down", id="stopped"),
-    ],
+    ("share", "window"),
+    [pytest.param(64, 64, id="share"), pytest.param(0, 512, id="models-own")],
 )
-async def test_worker_that_is_not_ready_is_said_at_once(state: State, words: str) -> None:
-    chat = ScriptedChat()
-    chat.state = WorkerStatus(name="chat", state=state, detail="weights")
-    with pytest.raises(Unavailable, match=words):
-        await anext(service(chat).generate(request()))
-
-
-@pytest.mark.asyncio
-async def test_window_is_the_slots_own() -> None:
+async def test_window_is_the_slots_own(share: int, window: int) -> None:
     chat = ScriptedChat(rows(b"yes"))
-    with pytest.raises(ContextLengthExceeded, match="64 tokens"):
-        await anext(service(chat).generate(request("a" * 64)))
-    await collect(service(chat).generate(request("a" * 50)))
-    assert chat.submitted[0].max_tokens == 64 - 53
+    model = msgspec.structs.replace(INFO, context_window=share)
+    chat.state = WorkerStatus(name="chat", state=State.OK, model=model)
+    with pytest.raises(ContextLengthExceeded, match=f"{window} tokens"):
+        await anext(service(chat).generate(request("a" * (window - 3))))
+    await collect(service(chat).generate(request("a" * (window - 4))))
+    assert [len(one.tokens) // 4 for one in chat.submitted] == [window - 1]
 
 
 @pytest.mark.asyncio
 async def test_checkpoint_folder_gives_tokens_and_template(tmp_path: Path) -> None:
     folder = build_tiny_checkpoint(tmp_path / "tiny", layers=1, hidden=16)
     chat = ScriptedChat(rows(b"yes"))
-    text = service(chat, engine_kind="mlx", model={"path": str(folder), "name": None, "alias": []})
-    assert (await collect(text.generate(request()))).text == "yes"
+    text = service(chat, model={"path": str(folder), "name": "tiny", "alias": []})
+    assert (await collect(text.generate(request())))[0] == "yes"
     assert END in chat.submitted[0].eos_ids
 
 
@@ -283,24 +295,25 @@ def test_missing_template_file_stops_the_start_naming_the_key() -> None:
     ],
 )
 def test_names_of_the_echo_model(aliases: list[str], served: str, names: tuple[str, ...]) -> None:
-    model = service(ScriptedChat(), model={"path": None, "name": None, "alias": aliases}).model
+    model = service(ScriptedChat(), model={"path": None, "name": "echo", "alias": aliases}).model
     assert (model.id, model.names, model.aliases) == (served, names, tuple(sorted(aliases)))
 
 
 def test_names_of_a_folder(tmp_path: Path) -> None:
     folder = build_tiny_checkpoint(tmp_path / "tiny", layers=1, hidden=16)
     chosen = {"path": str(folder), "name": "owner/small", "alias": ["gpt"]}
-    model = service(ScriptedChat(), engine_kind="mlx", model=chosen).model
+    model = service(ScriptedChat(), model=chosen).model
     assert model.id == "gpt"
     assert model.names == ("gpt", "small", "owner/small", "tiny", str(folder))
     chosen = {"path": str(folder), "name": "owner/small", "alias": []}
-    assert service(ScriptedChat(), engine_kind="mlx", model=chosen).model.id == "small"
+    assert service(ScriptedChat(), model=chosen).model.id == "small"
 
 
-def test_facts_outlive_a_restart() -> None:
+def test_facts_are_those_of_the_worker() -> None:
     chat = ScriptedChat()
-    text = service(chat, ctx_size=1000)
-    before = text.model
-    assert (before.family, before.train_window, before.context_window) == ("llama", 512, 250)
-    chat.state = WorkerStatus(name="chat", state=State.RESTARTING)
-    assert text.model == before
+    model = service(chat).model
+    assert (model.family, model.train_window, model.context_window) == ("llama", 512, 64)
+    chat.state = WorkerStatus(name="chat", state=State.LOADING)
+    assert service(chat).model == replace(
+        model, family="", vocab_size=0, hidden_size=0, train_window=0, context_window=0
+    )

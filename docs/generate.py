@@ -13,12 +13,13 @@ import yaml
 from mlxcel.config import layers
 from mlxcel.config.flag_table import Row as FlagRow
 from mlxcel.config.flag_table import load_table
+from mlxcel.config.keys import leaves, read
 from mlxcel.config.paths import data_dir
 from mlxcel.config.problems import shown
 from mlxcel.config.rules import described
 from mlxcel.config.schema import Schema, rule_of, section_schema, tree_schema, walk
 from mlxcel.config.setting_rows import Row as SettingRow
-from mlxcel.config.setting_rows import leaves, load_rows, pick
+from mlxcel.config.setting_rows import load_rows
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 HEAD = "<!-- Written by `make docs` from {source}; do not edit. -->\n"
@@ -111,9 +112,8 @@ def _live(row: SettingRow, live: Schema) -> tuple[str, ...]:
     inner = row.key.removeprefix("live.")
     rule = rule_of(live, inner)
     assert rule is not None, f"{row.key} is not in the schema"
-    takes = described({word: said for word, said in rule.items() if word != "x-mutable"})
-    default = pick(_yaml(CONF / "live" / "default.yaml"), inner)
-    return _code(row.name), _code(row.key), takes, _code(shown(default)), row.help
+    default = read(_yaml(CONF / "live" / "default.yaml"), inner)
+    return _code(row.name), _code(row.key), described(rule), _code(shown(default)), row.help
 
 
 def config_page() -> Iterator[str]:

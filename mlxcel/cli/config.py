@@ -1,12 +1,13 @@
 """`mlxcel config`: the composed tree; `mlxcel config explain`: each key, its rule and source."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from mlxcel.config.asked import Asked, Composed
-from mlxcel.config.problems import ConfigErrors, shown
+from mlxcel.config.keys import is_live, leaves
+from mlxcel.config.problems import HIDDEN, ConfigErrors, shown
 from mlxcel.core.problem import Problem
 
 
@@ -37,23 +38,23 @@ def explained(composed: Composed, keys: Sequence[str]) -> str:
     """One block per key asked for, or per key there is."""
     from mlxcel.config.provenance import sources
 
-    leaves = dict(_leaves(_public(composed.tree)))
-    wanted = _wanted(keys, leaves)
+    values = dict(leaves(_public(composed.tree)))
+    wanted = _wanted(keys, values)
     where = sources(composed)
-    return "\n".join(_block(composed, key, leaves[key], where) for key in wanted)
+    return "\n".join(_block(composed, key, values[key], where) for key in wanted)
 
 
-def _wanted(keys: Sequence[str], leaves: Mapping[str, object]) -> list[str]:
+def _wanted(keys: Sequence[str], values: Mapping[str, object]) -> list[str]:
     found: dict[str, None] = {}
     problems = []
     for key in keys:
-        below = [leaf for leaf in leaves if leaf == key or leaf.startswith(f"{key}.")]
+        below = [leaf for leaf in values if leaf == key or leaf.startswith(f"{key}.")]
         if not below:
-            problems.append(_unknown_key(key, leaves))
+            problems.append(_unknown_key(key, values))
         found.update(dict.fromkeys(below))
     if problems:
         raise ConfigErrors(problems)
-    return list(found) if keys else list(leaves)
+    return list(found) if keys else list(values)
 
 
 def _block(composed: Composed, key: str, value: object, where: Mapping[str, str]) -> str:
@@ -65,7 +66,8 @@ def _block(composed: Composed, key: str, value: object, where: Mapping[str, str]
     lines = [f"{key} = {shown(value)}"]
     if rule is not None:
         lines += [rule["description"]] if "description" in rule else []
-        lines.append(f"rule    {described(rule)}")
+        while_running = ", changeable while running" if is_live(key) else ""
+        lines.append(f"rule    {described(rule)}{while_running}")
     lines.append(f"source  {source_of(where, key)}")
     return "\n  ".join(lines) + "\n"
 
@@ -77,8 +79,6 @@ def _public(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _masked(key: str, value: Any, secret: frozenset[str]) -> Any:
-    from mlxcel.config.words import HIDDEN
-
     if key in secret:
         return HIDDEN if value else value
     if not isinstance(value, Mapping):
@@ -88,19 +88,10 @@ def _masked(key: str, value: Any, secret: frozenset[str]) -> Any:
     return {name: _masked(f"{key}.{name}", value[name], secret) for name in names}
 
 
-def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for name, below in value.items():
-        key = f"{prefix}{name}"
-        if isinstance(below, Mapping) and below:
-            yield from _leaves(below, f"{key}.")
-        else:
-            yield key, below
-
-
-def _unknown_key(key: str, leaves: Mapping[str, object]) -> Problem:
+def _unknown_key(key: str, values: Mapping[str, object]) -> Problem:
     from mlxcel.config.validate import nearest_key
 
-    near = nearest_key(key, leaves)
+    near = nearest_key(key, values)
     hint = f"did you mean {near}?" if near else "all of them: mlxcel config explain"
     return Problem(key=key, value=None, rule="unknown key", hint=hint)
 

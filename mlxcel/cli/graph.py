@@ -18,7 +18,7 @@ def run(asked: Asked, options: Mapping[str, Any]) -> int:
 
     composed = compose(asked)
     progress = progress_for(composed.tree["observability"]["progress"])
-    plan, _ = make_plan(composed, offline_only=options["offline"], progress=progress)
+    plan = make_plan(composed, offline_only=options["offline"], progress=progress)
     print(_rendered(plan, options["format"]))
     return 0
 

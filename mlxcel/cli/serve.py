@@ -1,8 +1,5 @@
 """`mlxcel serve`: compose, check, resolve, compile, run."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from mlxcel.config.asked import Asked
 from mlxcel.graph.spec import Plan
 
@@ -17,24 +14,25 @@ def run(asked: Asked) -> int:
     composed = compose(asked)
     observability = composed.tree["observability"]
     set_up_logging(observability["log"])
-    plan, resolved = make_plan(composed, progress=progress_for(observability["progress"]))
+    progress = progress_for(observability["progress"])
+    plan = make_plan(composed, progress=progress, before_model=_check_listener)
     _tell(plan)
-    return _serve(plan, resolved.tree)
+    return _serve(plan)
 
 
-def _serve(plan: Plan, tree: Mapping[str, Any]) -> int:
+def _serve(plan: Plan) -> int:
     import uvloop
 
     from mlxcel.config.settings import SettingsStore
     from mlxcel.graph.runtime import Runtime
 
-    settings = SettingsStore.from_tree(tree)
+    settings = SettingsStore.from_tree(plan.tree)
 
     async def main() -> int:
         runtime = Runtime(
             plan,
-            workers=tree["workers"],
-            drain_s=tree["server"]["drain_secs"],
+            workers=plan.tree["workers"],
+            drain_s=plan.tree["server"]["drain_secs"],
             ambient={"settings": settings},
         )
         return await runtime.run()
@@ -43,11 +41,21 @@ def _serve(plan: Plan, tree: Mapping[str, Any]) -> int:
     return code
 
 
+def _check_listener(plan: Plan) -> None:
+    """A taken port or a bad key file is said before a model is downloaded."""
+    from mlxcel.core.factory import load_factory
+
+    server = plan.nodes["server"]
+    load_factory(server.factory).preflight(server.options)  # type: ignore[attr-defined]
+
+
 def _tell(plan: Plan) -> None:
     import logging
 
+    from mlxcel.graph.render import clamp_text
+
     log = logging.getLogger("mlxcel.plan")
     for clamp in plan.clamps:
-        log.info("%s %s -> %s: %s", clamp.key, clamp.asked, clamp.used, clamp.reason)
+        log.info("%s", clamp_text(clamp))
     for warning in plan.warnings:
         log.warning("%s", warning)

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
+from mlxcel.config.asked import Origin
 from mlxcel.config.flag_table import SERVER, Row, Table
 from mlxcel.config.flag_values import read_switch, read_value
+from mlxcel.config.problems import HIDDEN
 from mlxcel.core.problem import Problem
 
 _OVERRIDE = re.compile(r"~[A-Za-z_].*|\+{0,2}[A-Za-z_][\w./@:-]*=.*", re.DOTALL)
 _CHOICE = re.compile(r"(?P<group>[A-Za-z_][\w/]*)=(?P<option>.*)")
-_LINE = "command line: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +24,17 @@ class Found:
 
     row: Row
     value: object
-    source: str
+    origin: Origin
+    spelling: str
+    """The flag or variable."""
 
     @property
     def on_line(self) -> bool:
-        return self.source.startswith(_LINE)
+        return self.origin is Origin.COMMAND_LINE
 
     @property
-    def spelling(self) -> str:
-        return self.source.partition(": ")[2]
+    def source(self) -> str:
+        return self.origin.source(self.spelling)
 
     def plus(self, other: "Found") -> "Found":
         assert isinstance(self.value, list)
@@ -129,7 +132,7 @@ class Line:
             try:
                 value = read_value(row, text)
             except ValueError as error:
-                said = "[redacted]" if row.type == "secret" else text
+                said = HIDDEN if row.type == "secret" else text
                 self._refuse(spelling, said, str(error))
                 return
             self._keep(row, spelling, value, text)
@@ -152,7 +155,8 @@ class Line:
             self.asks[row.ask] += value
         else:
             self.warn(row, value=value, text=text, spelling=spelling)
-            self.found.append(Found(row=row, value=value, source=_LINE + spelling))
+            origin = Origin.COMMAND_LINE
+            self.found.append(Found(row=row, value=value, origin=origin, spelling=spelling))
 
     def _value(self, spelling: str) -> str | None:
         """The next word, unless it is a flag we know: then the value was forgotten."""
@@ -167,7 +171,7 @@ class Line:
             self._left.pop(0)
 
     def _refuse(self, key: str, value: object, rule: str, hint: str = "") -> None:
-        source = f"{_LINE}{key}"
+        source = Origin.COMMAND_LINE.source(key)
         self.problems.append(Problem(key=key, value=value, rule=rule, hint=hint, source=source))
 
     def _nearest(self, spelling: str) -> str:

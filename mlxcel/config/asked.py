@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,16 +17,33 @@ class Removed:
 REMOVED: Final = Removed()
 
 
+class Origin(StrEnum):
+    """Who set a value, weakest first."""
+
+    OURS = "conf"
+    FILES = "files"
+    """A recipe, or the user's own folder."""
+    ENVIRONMENT = "environment"
+    COMMAND_LINE = "command line"
+
+    def source(self, name: str) -> str:
+        """For display: `command line: --port`."""
+        return f"{self}: {name}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A typed value laid on the composed tree.
-
-    `source` says who set it: `command line: --port` or `environment: LLAMA_ARG_PORT`.
-    """
+    """A typed value laid on the composed tree. `name` is what set it: `--port`, a variable, or a
+    word (without its secret)."""
 
     key: str
     value: object
-    source: str
+    origin: Origin
+    name: str
+
+    @property
+    def source(self) -> str:
+        return self.origin.source(self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from mlxcel.config.asked import Asked
+from mlxcel.config.asked import Asked, Origin
 from mlxcel.config.layers import RECIPES, find, options
 from mlxcel.config.words import Choice
 from mlxcel.core.problem import Problem
@@ -46,7 +46,7 @@ def choose(asked: Asked, typed: Sequence[Choice], search: Sequence[Path]) -> Cho
 def _groups(asked: Asked, typed: Sequence[Choice]) -> list[Choice]:
     """One choice per group."""
     found = {
-        group: Choice(group=group, options=(option,), source="command line")
+        group: Choice(group=group, options=(option,), source=Origin.COMMAND_LINE)
         for group, option in asked.choices
     }
     words: dict[str, Choice] = {}
@@ -63,7 +63,9 @@ def _groups(asked: Asked, typed: Sequence[Choice]) -> list[Choice]:
 def _recipes(asked: Asked, typed: Sequence[Choice]) -> list[Choice]:
     """One choice per recipe; `recipes=null` forgets those before it."""
     found = [
-        Choice(group=RECIPES, options=(name,), source=f"command line: --recipe {name}")
+        Choice(
+            group=RECIPES, options=(name,), source=Origin.COMMAND_LINE.source(f"--recipe {name}")
+        )
         for name in asked.recipes
     ]
     for word in typed:

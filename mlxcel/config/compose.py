@@ -11,21 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlxcel.config import layers
-from mlxcel.config.asked import Asked, Composed, Setting
+from mlxcel.config.asked import Asked, Composed, Origin, Setting
 from mlxcel.config.choices import Chosen, choose
 from mlxcel.config.paths import missing_dirs, user_dirs
-from mlxcel.config.problems import ConfigErrors, shown
+from mlxcel.config.problems import HIDDEN, ConfigErrors, shown
 from mlxcel.config.schema import additive
 from mlxcel.config.validate import located, validate
-from mlxcel.config.words import HIDDEN, Choice, hides_secret, read_word
+from mlxcel.config.words import Choice, hides_secret, read_word
 from mlxcel.core.problem import Problem
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-
-__all__ = ["Asked", "Composed", "ConfigErrors", "Setting", "compose"]
-
-COMMAND_LINE = "command line"
 
 log = logging.getLogger(__name__)
 
@@ -68,9 +64,9 @@ def _laid(
     below = [
         value
         for value in asked.values
-        if not value.source.startswith(COMMAND_LINE) and not _is_for_another(value, tree)
+        if value.origin is not Origin.COMMAND_LINE and not _is_for_another(value, tree)
     ]
-    above = [value for value in asked.values if value.source.startswith(COMMAND_LINE)]
+    above = [value for value in asked.values if value.origin is Origin.COMMAND_LINE]
     flagged = {id(value) for value in asked.values}
     ordered = (*below, *typed, *above)
     exact = (replace(s, value=literal(s.value)) if id(s) in flagged else s for s in ordered)
@@ -137,7 +133,7 @@ def _conflicts(flags: Sequence[Setting], typed: Sequence[Setting]) -> list[Probl
     said = {
         value.key: value
         for value in flags
-        if value.source.startswith(COMMAND_LINE) and value.key not in additive()
+        if value.origin is Origin.COMMAND_LINE and value.key not in additive()
     }
     clashes = [(word, said[word.key]) for word in typed if word.key in said]
     return [
@@ -149,11 +145,10 @@ def _conflicts(flags: Sequence[Setting], typed: Sequence[Setting]) -> list[Probl
 
 def _clash(word: Setting, flag: Setting) -> Problem:
     secret = hides_secret(word.key, word.value)
-    name = flag.source.partition(": ")[2]
     return Problem(
         key=word.key,
         value=HIDDEN if secret else word.value,
-        rule=f"is set to {HIDDEN if secret else shown(flag.value)} by {name} as well",
+        rule=f"is set to {HIDDEN if secret else shown(flag.value)} by {flag.name} as well",
         hint="leave one of them out",
         source=word.source,
     )

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from mlxcel.config.argv import Found, Line, chosen_groups
-from mlxcel.config.asked import Asked, Setting
+from mlxcel.config.asked import Asked, Origin, Setting
 from mlxcel.config.flag_table import BOOLEANS, SERVER, Row, Table, load_table
 from mlxcel.config.flag_values import read_variable
-from mlxcel.config.problems import ConfigErrors
+from mlxcel.config.problems import HIDDEN, ConfigErrors
 from mlxcel.core.problem import Problem
-
-REDACTED = "[redacted]"
 
 
 class UsageError(ConfigErrors):
@@ -95,15 +93,16 @@ def _environment(
 
 def _variables(row: Row, line: Line, environ: Mapping[str, str]) -> Iterator[Found]:
     for name, text, negated in _set(row, environ):
-        source = f"environment: {name}"
+        origin = Origin.ENVIRONMENT
         try:
             value = False if negated else read_variable(row, text)
         except ValueError as error:
-            said = REDACTED if row.type == "secret" else text
+            said = HIDDEN if row.type == "secret" else text
+            source = origin.source(name)
             line.problems.append(Problem(key=name, value=said, rule=str(error), source=source))
             return
         line.warn(row, value=value, text=text, spelling=name)
-        yield Found(row=row, value=value, source=source)
+        yield Found(row=row, value=value, origin=origin, spelling=name)
         if not row.adds:
             return
 
@@ -147,7 +146,9 @@ def _joined(found: Iterable[Found]) -> list[Found]:
     joined: list[Found] = []
     places: dict[tuple[int, str], int] = {}
     for item in found:
-        place = places.setdefault((id(item.row), "" if item.on_line else item.source), len(joined))
+        place = places.setdefault(
+            (id(item.row), "" if item.on_line else item.spelling), len(joined)
+        )
         if item.row.repeats and place < len(joined):
             joined[place] = joined[place].plus(item)
         else:
@@ -179,7 +180,7 @@ def _choices(item: Found) -> list[tuple[str, str]]:
 
 def _asked(winners: Sequence[Found], line: Line) -> Asked:
     settings = (
-        Setting(key=item.row.key, value=item.value, source=item.source)
+        Setting(key=item.row.key, value=item.value, origin=item.origin, name=item.spelling)
         for item in winners
         if not item.row.key.startswith("@")
     )

@@ -8,8 +8,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
 from mlxcel.config.asked import REMOVED, Setting
+from mlxcel.config.keys import read
+from mlxcel.config.problems import HIDDEN
 from mlxcel.config.schema import additive, has_keys
-from mlxcel.config.words import HIDDEN, hides_secret
+from mlxcel.config.words import hides_secret
 from mlxcel.core.problem import Problem
 
 _INTERPOLATION = re.compile(r"(\\*)\$\{")
@@ -51,7 +53,9 @@ def resolved(tree: DictConfig) -> tuple[dict[str, Any], list[Problem]]:
         except InterpolationResolutionError as error:
             key = str(error.full_key)
             raw = OmegaConf.to_container(tree, resolve=False)
-            problems.append(Problem(key=key, value=_at(raw, key), rule=str(error).splitlines()[0]))
+            # A reference inside a list is shown with the whole list.
+            value = read(cast(dict[str, Any], raw), key.partition("[")[0])
+            problems.append(Problem(key=key, value=value, rule=str(error).splitlines()[0]))
             with open_dict(tree):
                 OmegaConf.update(tree, key, None, merge=False)
 
@@ -81,9 +85,3 @@ def _problem(setting: Setting, rule: str) -> Problem:
     if hides_secret(setting.key, value):
         value, rule = HIDDEN, "cannot be set"
     return Problem(key=setting.key, value=value, rule=rule, source=setting.source)
-
-
-def _at(raw: Any, key: str) -> object:
-    for name in key.split("."):
-        raw = raw.get(name) if isinstance(raw, dict) else None
-    return raw

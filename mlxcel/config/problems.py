@@ -8,6 +8,8 @@ from mlxcel.core.problem import Problem
 
 MISSING = "???"
 """How YAML says that a value is required."""
+HIDDEN = "[redacted]"
+"""What is shown of a secret."""
 
 
 class ConfigErrors(MlxcelError):

@@ -1,37 +1,50 @@
 """Which file, flag or variable each value of a tree came from.
 
-Reads the files a second time, as text with line numbers; so it is done for an error or for
-`mlxcel config explain` alone.
+Reads the files a second time, as text with line numbers; so it is done only for an error, for
+`mlxcel config explain`, and for a checkpoint that brings sampling values of its own.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import yaml
 
 from mlxcel.config import layers
-from mlxcel.config.asked import REMOVED, Composed
+from mlxcel.config.asked import Composed, Origin
+from mlxcel.config.keys import leaves
 from mlxcel.config.paths import data_dir
 from mlxcel.config.problems import MISSING
 
 
-def sources(composed: Composed) -> Mapping[str, str]:
-    """Every key that holds a value, to where it was set: `conf/server/default.yaml:3`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    origin: Origin
+    text: str
+    """`conf/server/default.yaml:3`, or the source of a setting."""
+
+
+def sources(composed: Composed) -> dict[str, str]:
+    """The text of each place."""
+    return {key: place.text for key, place in places(composed).items()}
+
+
+def places(composed: Composed) -> dict[str, Place]:
+    """Every key that holds a value, to where it was set.
 
     A key that a word took away is there as well, with that word."""
-    found: dict[str, str] = {}
+    found: dict[str, Place] = {}
     files = layers.layers(composed.group_words, composed.search, composed.recipe_files)
     for layer in files:
         if path := _file_of(layer, composed):
             for key, line, node in _lines(path, layer.package):
-                _put(found, key, f"{_shown(path)}:{line}", is_weak=_is_weak(node))
+                place = Place(origin=_origin(path), text=f"{_shown(path)}:{line}")
+                _put(found, key, place, is_weak=_is_weak(node))
     for setting in composed.laid:
-        if setting.value is REMOVED:
-            _put(found, setting.key, setting.source)
-        else:
-            for key in _leaves(setting.key, setting.value):
-                _put(found, key, setting.source)
+        place = Place(origin=setting.origin, text=setting.source)
+        for key, _ in leaves({setting.key: setting.value}):
+            _put(found, key, place)
     return found
 
 
@@ -55,7 +68,7 @@ def _file_of(layer: layers.Layer, composed: Composed) -> Path | None:
     return layers.find(layer.name, composed.search)
 
 
-def _put(found: dict[str, str], key: str, source: str, *, is_weak: bool = False) -> None:
+def _put(found: dict[str, Place], key: str, place: Place, *, is_weak: bool = False) -> None:
     """A leaf takes the place of what was below it and of the leaf it is now below."""
     if is_weak and any(known == key or known.startswith(f"{key}.") for known in found):
         return
@@ -64,20 +77,12 @@ def _put(found: dict[str, str], key: str, source: str, *, is_weak: bool = False)
     while parent:
         found.pop(parent, None)
         parent = parent.rpartition(".")[0]
-    found[key] = source
+    found[key] = place
 
 
-def _clear(found: dict[str, str], key: str) -> None:
+def _clear(found: dict[str, Place], key: str) -> None:
     for known in [k for k in found if k == key or k.startswith(f"{key}.")]:
         del found[known]
-
-
-def _leaves(key: str, value: object) -> Iterator[str]:
-    if isinstance(value, Mapping) and value:
-        for name, below in value.items():
-            yield from _leaves(f"{key}.{name}", below)
-    else:
-        yield key
 
 
 @lru_cache(maxsize=256)
@@ -108,6 +113,10 @@ def _below(key: str, key_node: yaml.Node, node: yaml.Node) -> Iterator[tuple[str
             yield from _below(f"{key}.{inner_key.value}", inner_key, inner)
     else:
         yield key, key_node.start_mark.line + 1, node
+
+
+def _origin(path: Path) -> Origin:
+    return Origin.OURS if path.is_relative_to(data_dir("conf")) else Origin.FILES
 
 
 def _shown(path: Path) -> str:

@@ -3,20 +3,11 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mlxcel.config.json_types import any_of
 from mlxcel.config.problems import shown
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
-
-_TYPES = {
-    "integer": "an integer",
-    "number": "a number",
-    "string": "a string",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "a mapping",
-    "null": "null",
-}
 
 
 def described(rule: Mapping[str, Any]) -> str:
@@ -32,8 +23,6 @@ def described(rule: Mapping[str, Any]) -> str:
         parts.append(f"not {shown(rule['not']['const'])}")
     if "x-unit" in rule:
         parts.append(f"in {rule['x-unit']}")
-    if rule.get("x-mutable"):
-        parts.append("changeable while running")
     return ", ".join(parts)
 
 
@@ -42,7 +31,7 @@ def broken(error: "ValidationError") -> str:
     limit: Any = error.validator_value
     match error.validator:
         case "type":
-            return f"is not {_any_of(limit)}"
+            return f"is not {any_of(limit)}"
         case "enum":
             return f"is not one of {_listed(limit)}"
         case "const":
@@ -70,12 +59,7 @@ def _values(rule: Mapping[str, Any]) -> str:
         return f"one of {_listed(rule['enum'])}"
     if "const" in rule:
         return f"always {shown(rule['const'])}"
-    return _any_of(rule["type"]) if "type" in rule else "any value"
-
-
-def _any_of(types: str | list[str]) -> str:
-    names = [types] if isinstance(types, str) else types
-    return " or ".join(_TYPES[name] for name in names)
+    return any_of(rule["type"]) if "type" in rule else "any value"
 
 
 def _listed(values: list[Any]) -> str:

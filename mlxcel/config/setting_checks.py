@@ -8,26 +8,17 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from mlxcel.config.json_types import any_of, is_finite, is_of, listed
+
 _DEPTH = 32
 """Levels of a patched object. OmegaConf spends many Python frames on each."""
-
-_WANTS = {
-    "integer": "an integer",
-    "number": "a number",
-    "string": "a string",
-    "boolean": "a boolean",
-    "array": "an array",
-    "object": "an object",
-    "null": "null",
-}
 
 
 def canonical(name: str, value: object, rule: Mapping[str, Any]) -> Any:
     """The value as it is kept: a number is a float, however it was written."""
-    types = _types(rule)
-    if not any(_is(value, kind) for kind in types):
-        wants = " or ".join(_WANTS[kind] for kind in types)
-        raise ValueError(f"{name} wants {wants}, got {_seen(value)}")
+    types = listed(rule["type"])
+    if not any(is_of(value, kind) for kind in types):
+        raise ValueError(f"{name} wants {any_of(types)}, got {_seen(value)}")
     _refuse_markup(name, value, _DEPTH)
     if value is None:
         return None
@@ -38,34 +29,8 @@ def canonical(name: str, value: object, rule: Mapping[str, Any]) -> Any:
     return value
 
 
-def _types(rule: Mapping[str, Any]) -> list[str]:
-    kind = rule["type"]
-    return [kind] if isinstance(kind, str) else list(kind)
-
-
-def _is(value: object, kind: str) -> bool:
-    """JSON's types, but 7.0 and true are no integers."""
-    match kind:
-        case "null":
-            return value is None
-        case "boolean":
-            return isinstance(value, bool)
-        case "integer":
-            return isinstance(value, int) and not isinstance(value, bool)
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "string":
-            return isinstance(value, str)
-        case "array":
-            return isinstance(value, list)
-        case "object":
-            return isinstance(value, Mapping)
-        case _:
-            raise ValueError(f"JSON has no type {kind}")
-
-
 def _seen(value: object) -> str:
-    kind = next((kind for kind in _SEEN if _is(value, kind)), type(value).__name__)
+    kind = next((kind for kind in _SEEN if is_of(value, kind)), type(value).__name__)
     return f"number {value}" if kind == "number" else kind
 
 
@@ -77,7 +42,7 @@ def _double(name: str, value: Any) -> float:
         double = float(value)
     except OverflowError:
         double = math.inf
-    if not math.isfinite(double):
+    if not is_finite(double):
         raise ValueError(f"{name} must be finite")
     return double
 
@@ -109,7 +74,7 @@ def _refuse_markup(name: str, value: object, depth: int) -> None:
         raise ValueError(f"{name} is nested deeper than {_DEPTH} levels")
     if isinstance(value, str) and ("${" in value or value == "???"):
         raise ValueError(f"{name} must not contain ${{ or be ???: values are never resolved")
-    if isinstance(value, float) and not math.isfinite(value):
+    if not is_finite(value):
         raise ValueError(f"{name} must be finite")
     if isinstance(value, Mapping):
         for item in value.values():

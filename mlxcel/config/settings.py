@@ -8,72 +8,23 @@ import copy
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from mlxcel.config.keys import LIVE, read
 from mlxcel.config.live import difference, fingerprint, frozen, laid, snapshot
-from mlxcel.config.schema import rule_of, section_schema
+from mlxcel.config.live_rules import Rules, live_rules
 from mlxcel.config.setting_checks import canonical
-from mlxcel.config.setting_rows import Row, load_rows, pick, shown, window
-from mlxcel.core.errors import MlxcelError, StartupError
+from mlxcel.config.setting_history import History, Past
+from mlxcel.config.setting_rows import Row, load_rows, shown
+from mlxcel.core.errors import PatchRefused, PreconditionFailed, StartupError
 from mlxcel.core.settings import Settings
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 _log = logging.getLogger(__name__)
-
-HISTORY = 1000
-"""Changes that are kept."""
-
-Subscriber = Callable[[Settings], None]
-
-
-class PatchRefused(MlxcelError):
-    """An atomic patch with a name that cannot be set; nothing changed."""
-
-    code = "settings_refused"
-    status = 409
-
-    def __init__(self, rejected: Sequence[Mapping[str, str]]) -> None:
-        reasons = "; ".join(f"{entry['name']}: {entry['reason']}" for entry in rejected)
-        super().__init__(f"nothing was changed: {reasons}")
-        self.rejected = [dict(entry) for entry in rejected]
-
-
-class PreconditionFailed(MlxcelError):
-    """Somebody changed the settings since the client read them."""
-
-    code = "precondition_failed"
-    status = 412
-
-    def __init__(self, wanted: str, fingerprint: str) -> None:
-        super().__init__(
-            f"If-Match is {wanted}, but the settings have the fingerprint {fingerprint}; "
-            "read them again"
-        )
-        self.fingerprint = fingerprint
-
-
-class UnknownVersion(MlxcelError):
-    """There is no such change, or it is too old to be kept."""
-
-    code = "version_not_found"
-    status = 404
-
-    def __init__(self, version: int, first: int, last: int) -> None:
-        kept = f"{first} to {last} are kept" if last >= first else "nothing was changed yet"
-        super().__init__(f"no change has the version {version}; {kept}", param="version")
-
-
-class NothingToRevert(MlxcelError):
-    code = "nothing_to_revert"
-    status = 409
-
-    def __init__(self) -> None:
-        super().__init__("there is no change left to undo")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,23 +38,12 @@ class Patched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Past:
-    """What is kept of a version, to go back to it."""
-
-    version: int
-    values: Mapping[str, Any]
-    """HTTP name to canonical value; mutable names alone."""
-    undo: int | None
-    """The version that undoing leads to."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
     """Everything that is published with one assignment."""
 
     settings: Settings
     live: "DictConfig"
-    past: _Past
+    past: Past
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -120,43 +60,35 @@ class _Working:
 
 
 class SettingsStore:
-    """Implements `core.ports.SettingsSource`. Any thread may call it."""
+    """The live settings. Any thread may call it."""
 
     def __init__(
         self,
         tree: Mapping[str, Any],
         rows: Sequence[Row],
-        schemas: Mapping[str, Mapping[str, Any]],
+        rules: Rules,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`schemas` has the rule of each live key; the tree is a validated one."""
+        """`tree` is that of a plan. Raises StartupError for a live value that breaks its rule."""
         self._rows = {row.name: row for row in rows}
-        self._rules = schemas
+        self._rules = rules
         self._clock = clock
-        self._window = window(tree)
         self._fixed = {row.name: shown(row, tree, rows) for row in rows if not row.mutable}
         self._lock = threading.RLock()
-        self._subscribers: list[tuple[str, Subscriber]] = []
         values = self._startup_values(tree)
-        live = self._laid(frozen({"live": pick(tree, "live")}), values)
+        live = self._laid(frozen({LIVE: tree[LIVE]}), values)
         self._startup = self._state_of(live, values, version=0, undo=None)
         self._state = self._startup
-        self._pasts: deque[_Past] = deque([self._startup.past], maxlen=HISTORY + 1)
-        self._history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
+        self._history = History(self._startup.past)
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> "SettingsStore":
         rows = load_rows()
-        return cls(tree, rows, live_rules(rows))
+        return cls(tree, rows, live_rules(rows, tree))
 
     @property
     def current(self) -> Settings:
         return self._state.settings
-
-    @property
-    def live(self) -> "DictConfig":
-        """The published tree; read-only."""
-        return self._state.live
 
     def describe(self) -> dict[str, Any]:
         """The body of GET /v1/settings."""
@@ -190,7 +122,7 @@ class SettingsStore:
     def history(self) -> list[dict[str, Any]]:
         """Every change that is kept, oldest first: version, time, and each name's old and new."""
         with self._lock:
-            return copy.deepcopy(list(self._history))
+            return self._history.changes()
 
     def revert(self, version: int | None = None, *, if_match: str | None = None) -> Patched:
         """Goes back to before `version`, or undoes the last change; again undoes the one before.
@@ -201,19 +133,15 @@ class SettingsStore:
         with self._lock:
             self._require(if_match)
             before = self._state.values
-            target = self._before(version)
+            history = self._history
+            target = history.undone() if version is None else history.before(version)
             state = self._publish(target.values, undo=target.undo)
             return self._patched(state, difference(before, state.values), [])
-
-    def subscribe(self, prefix: str, callback: Subscriber) -> None:
-        """Calls back after each change of a tree key under the prefix, on the patching thread."""
-        with self._lock:
-            self._subscribers.append((prefix, callback))
 
     def _startup_values(self, tree: Mapping[str, Any]) -> dict[str, Any]:
         rows = [row for row in self._rows.values() if row.mutable]
         try:
-            return {r.name: canonical(r.key, pick(tree, r.key), self._rules[r.key]) for r in rows}
+            return {r.name: canonical(r.key, read(tree, r.key), self._rules[r.key]) for r in rows}
         except ValueError as error:
             raise StartupError(str(error)) from error
 
@@ -238,10 +166,7 @@ class SettingsStore:
             raise ValueError("unknown setting")
         if not row.mutable:
             raise ValueError(f"read-only: {row.reason}")
-        kept = canonical(name, value, self._rules[row.key])
-        if name == "default_max_tokens" and 0 < self._window < kept:
-            raise ValueError(f"{name} must be at most {self._window}, the context of a slot")
-        return copy.deepcopy(kept)
+        return copy.deepcopy(canonical(name, value, self._rules[row.key]))
 
     def _publish(self, values: Mapping[str, Any], *, undo: int | None) -> _State:
         """Makes the values the current ones; the same values as now are no change."""
@@ -251,10 +176,8 @@ class SettingsStore:
         changed = difference(old.values, values)
         live = self._laid(old.live, changed)
         new = self._state_of(live, values, version=old.settings.version + 1, undo=undo)
-        self._pasts.append(new.past)
-        self._history.append(self._change(old, new, changed))
+        self._history.add(new.past, self._change(old, new, changed))
         self._state = new
-        self._tell(new, changed)
         return new
 
     def _laid(self, live: "DictConfig", values: Mapping[str, Any]) -> "DictConfig":
@@ -264,41 +187,19 @@ class SettingsStore:
         self, live: "DictConfig", values: Mapping[str, Any], *, version: int, undo: int | None
     ) -> _State:
         settings = snapshot(live, version, fingerprint(values))
-        past = _Past(version=version, values=values, undo=undo)
+        past = Past(version=version, values=values, undo=undo)
         return _State(settings=settings, live=live, past=past)
 
     def _change(self, old: _State, new: _State, changed: Mapping[str, Any]) -> dict[str, Any]:
         pairs = {name: {"old": old.values[name], "new": new.values[name]} for name in changed}
         for name, pair in pairs.items():
             _log.info("setting %s: %.200r -> %.200r", name, pair["old"], pair["new"])
-        version = new.settings.version
         return {
-            "version": version,
+            "version": new.settings.version,
             "time": self._clock(),
             "changes": pairs,
             "fingerprint": new.settings.fingerprint,
         }
-
-    def _tell(self, state: _State, changed: Mapping[str, Any]) -> None:
-        keys = [self._rows[name].key for name in changed]
-        for prefix, callback in list(self._subscribers):
-            if any(f"{key}.".startswith(f"{prefix}.") for key in keys):
-                try:
-                    callback(state.settings)
-                except Exception:
-                    _log.exception("a subscriber to %s failed; the change stands", prefix)
-
-    def _before(self, version: int | None) -> _Past:
-        """What was before a version, or what undoing leads to."""
-        first, last = self._pasts[0].version, self._pasts[-1].version
-        wanted = self._state.past.undo if version is None else version - 1
-        if wanted is None:
-            raise NothingToRevert
-        if not first <= wanted < last:
-            if version is None:
-                raise NothingToRevert
-            raise UnknownVersion(version, first + 1, last)
-        return self._pasts[wanted - first]
 
     def _patched(
         self, state: _State, applied: Mapping[str, Any], rejected: list[dict[str, str]]
@@ -325,11 +226,3 @@ class SettingsStore:
             "help": row.help,
         }
         return entry if row.mutable else {**entry, "reason": row.reason}
-
-
-def live_rules(rows: Sequence[Row]) -> dict[str, Mapping[str, Any]]:
-    """Tree key to its JSON Schema, for the rows a PATCH may change."""
-    schema = section_schema("live")
-    keys = [row.key for row in rows if row.mutable]
-    rules = {key: rule_of(schema, key.removeprefix("live.")) for key in keys}
-    return {key: rule for key, rule in rules.items() if rule is not None}

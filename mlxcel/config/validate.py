@@ -1,23 +1,21 @@
 """Everything that is wrong with a tree, at once: types, bounds, missing and unknown keys."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mlxcel.config.asked import Composed
-from mlxcel.config.problems import MISSING, render_problems
+from mlxcel.config.json_types import is_finite, is_of
+from mlxcel.config.problems import HIDDEN, MISSING
 from mlxcel.config.provenance import source_of, sources
 from mlxcel.config.rules import broken
 from mlxcel.config.schema import Schema, every_key, tree_schema
-from mlxcel.config.words import HIDDEN, hides_secret
+from mlxcel.config.words import hides_secret
 from mlxcel.core.problem import Problem
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
-
-__all__ = ["broken_rules", "nearest_key", "render_problems", "validate"]
 
 UNSET = "needs a value"
 RECIPE_HEADER = "the first line of a recipe must be: # @package _global_"
@@ -68,18 +66,13 @@ def _validator_class() -> Any:
     from jsonschema import Draft202012Validator, validators
 
     checker = Draft202012Validator.TYPE_CHECKER.redefine_many(
-        {"integer": lambda _, value: _is_integer(value), "number": lambda _, v: _is_number(v)}
+        {
+            "integer": lambda _, value: is_of(value, "integer"),
+            "number": lambda _, value: is_of(value, "number") and is_finite(value),
+        }
     )
     extend: Any = validators.extend  # no types of its own
     return extend(Draft202012Validator, type_checker=checker)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return _is_integer(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _problems(error: "ValidationError") -> list[Problem]:

@@ -8,11 +8,10 @@ import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from mlxcel.config.asked import REMOVED, Setting
+from mlxcel.config.asked import REMOVED, Origin, Setting
+from mlxcel.config.problems import HIDDEN
 from mlxcel.config.schema import secrets
 from mlxcel.core.problem import Problem
-
-HIDDEN = "[redacted]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,22 +35,18 @@ def read_word(word: str, groups: Collection[str]) -> Word:
     except HydraException as error:
         return _unparsed(word, str(error))
     key = str(parsed.key_or_group)
-    source = word_source(word, key)
+    name = _masked(word, key)
     if parsed.is_sweep_override():
         return _problem(key, word, "is a list of values to try", f"quote it: {_quoted(word)}")
     if parsed.package is not None:
         return _problem(key, word, "names a package", "write the key without @")
     if parsed.is_delete():
-        return Setting(key=key, value=REMOVED, source=source)
+        return Setting(key=key, value=REMOVED, origin=Origin.COMMAND_LINE, name=name)
     value = parsed.value()
     if key in groups and (options := _options(value)) is not None:
-        return Choice(group=key, options=options, source=source)
-    return Setting(key=key.replace("/", "."), value=value, source=source)
-
-
-def word_source(word: str, key: str) -> str:
-    """The word as the place a value came from, without the secret it may set."""
-    return f"command line: {_masked(word, key)}"
+        return Choice(group=key, options=options, source=Origin.COMMAND_LINE.source(name))
+    key = key.replace("/", ".")
+    return Setting(key=key, value=value, origin=Origin.COMMAND_LINE, name=name)
 
 
 def hides_secret(key: str, value: object) -> bool:
@@ -90,7 +85,8 @@ def _problem(key: str, word: str, rule: str, hint: str) -> Problem:
     value = word.partition("=")[2]
     if hides_secret(key, value):
         value, hint = HIDDEN, "quote the value"
-    return Problem(key=key, value=value, rule=rule, hint=hint, source=word_source(word, key))
+    source = Origin.COMMAND_LINE.source(_masked(word, key))
+    return Problem(key=key, value=value, rule=rule, hint=hint, source=source)
 
 
 def _quoted(word: str) -> str:
@@ -101,5 +97,6 @@ def _quoted(word: str) -> str:
 
 
 def _masked(word: str, key: str) -> str:
+    """The word without the secret it may set."""
     name, equals, value = word.partition("=")
     return f"{name}={HIDDEN}" if equals and hides_secret(key, value) else word

@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mlxcel.config.keys import read, write
 from mlxcel.config.problems import ConfigErrors
+from mlxcel.core.card import Card
+from mlxcel.core.factory import PREFIX
 from mlxcel.core.problem import Problem
-from mlxcel.graph.keys import read, write
-from mlxcel.graph.rules import RULES, SUPPLIERS, Card, Rule, Settled, summary
-from mlxcel.graph.spec import FRONT, Clamp, Edge, NodeSpec, Plan
+from mlxcel.graph.rules import RULES, SUPPLIERS, Rule, Settled
+from mlxcel.graph.spec import AMBIENT, FRONT, Clamp, Edge, NodeSpec, Plan
 
-PREFIX = "mlxcel."
-"""Only our own code is started by name from a file (trap H11)."""
+RUNTIME = "the runtime"
 
 Tree = dict[str, Any]
 Nodes = Mapping[str, NodeSpec]
@@ -38,7 +39,7 @@ def compile_plan(
     """
     final: Tree = copy.deepcopy(dict(tree))
     clamps, warnings, problems = _apply(rules, final, card)
-    nodes = _nodes(final, card, choices, problems)
+    nodes = _nodes(final, choices, problems)
     edges = _edges(nodes, problems)
     problems += [*_bad_workers(nodes), *_crossed_borders(nodes, edges)]
     order = _ordered(nodes, edges, problems)
@@ -48,6 +49,8 @@ def compile_plan(
         nodes=nodes,
         edges=edges,
         order=order,
+        tree=final,
+        card=card,
         clamps=tuple(clamps),
         warnings=tuple(warnings),
     )
@@ -75,9 +78,7 @@ def _apply(
     return clamps, warnings, problems
 
 
-def _nodes(
-    tree: Tree, card: Card | None, choices: Mapping[str, str], problems: list[Problem]
-) -> dict[str, NodeSpec]:
+def _nodes(tree: Tree, choices: Mapping[str, str], problems: list[Problem]) -> dict[str, NodeSpec]:
     """One node per section with a `node` block, in the order of the tree."""
     nodes: dict[str, NodeSpec] = {}
     for section, content in tree.items():
@@ -93,6 +94,7 @@ def _nodes(
             problems.append(Problem(key=f"{section}.node.name", value=name, rule=rule))
         nodes[name] = NodeSpec(
             name=name,
+            section=section,
             choice=choices.get(section, ""),
             factory=factory,
             worker=block["worker"],
@@ -100,7 +102,6 @@ def _nodes(
             wants=tuple(block.get("wants", ())),
             provides=tuple(block.get("provides", ())),
             options=_options(section, tree, choices, problems),
-            summary=summary(section, tree, card),
         )
     return nodes
 
@@ -129,7 +130,7 @@ def _without_node(value: Any) -> Any:
 
 
 def _edges(nodes: Nodes, problems: list[Problem]) -> tuple[Edge, ...]:
-    providers: dict[str, str] = {}
+    providers = dict.fromkeys(AMBIENT, RUNTIME)
     for node in nodes.values():
         for port in node.provides:
             if port in providers:
@@ -140,6 +141,8 @@ def _edges(nodes: Nodes, problems: list[Problem]) -> tuple[Edge, ...]:
     for node in nodes.values():
         for port in (*node.needs, *node.wants):
             required = port in node.needs
+            if port in AMBIENT:
+                continue
             if port in providers:
                 edges.append(
                     Edge(user=node.name, port=port, provider=providers[port], required=required)

@@ -1,30 +1,38 @@
 """From the composed tree to the plan: the steps every command that needs a plan takes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mlxcel.config.asked import Composed
 from mlxcel.config.problems import ConfigErrors
 from mlxcel.config.provenance import sources
 from mlxcel.config.validate import validate
 from mlxcel.graph.compile import compile_plan
-from mlxcel.graph.resolve import Resolved, resolve
+from mlxcel.graph.resolve import resolve
 from mlxcel.graph.spec import Plan
-
-Progress = Callable[[str, float | None], None]
-"""What is being done, and how far it is (0..1, or None when that is unknown)."""
+from mlxcel.store.progress import Progress
 
 
 def make_plan(
-    composed: Composed, *, offline_only: bool = False, progress: Progress
-) -> tuple[Plan, Resolved]:
+    composed: Composed,
+    *,
+    offline_only: bool = False,
+    progress: Progress,
+    before_model: Callable[[Plan], None] | None = None,
+) -> Plan:
     """Raises ConfigErrors with all problems (exit code 2), or StartupError (1) when the model
     cannot be had.
 
-    What is wrong without knowing the model is said before hours of downloading it.
+    What is wrong without knowing the model is said before hours of downloading it;
+    `before_model` gets the plan as far as it is known then, to look for more.
     """
     if problems := validate(composed):
         raise ConfigErrors(problems)
-    compile_plan(composed.tree, None, composed.choices, lambda: sources(composed))
+
+    def where() -> Mapping[str, str]:
+        return sources(composed)
+
+    draft = compile_plan(composed.tree, None, composed.choices, where)
+    if before_model is not None:
+        before_model(draft)
     resolved = resolve(composed, offline_only=offline_only, progress=progress)
-    plan = compile_plan(resolved.tree, resolved.card, resolved.choices, lambda: sources(composed))
-    return plan, resolved
+    return compile_plan(resolved.tree, resolved.card, composed.choices, where)

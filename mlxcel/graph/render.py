@@ -5,16 +5,17 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mlxcel.graph.spec import FRONT, Clamp, NodeSpec, Plan
-
-REDACTED = "[redacted]"
+from mlxcel.config.keys import read
+from mlxcel.config.problems import HIDDEN
+from mlxcel.core.window import effective_window, slot_share
+from mlxcel.graph.spec import AMBIENT, FRONT, Clamp, NodeSpec, Plan
 
 
 def text(plan: Plan) -> str:
     """Workers with their parts, then the front, then what differs from what was asked."""
     rows = [row for worker in _workers(plan) for row in _worker_rows(plan, worker)]
-    rows += [_row(node.name, node) for node in _front(plan)]
-    rows += [_clamp_row(clamp) for clamp in plan.clamps]
+    rows += [_row(plan, node.name, node) for node in _front(plan)]
+    rows += [("clamp", clamp_text(clamp)) for clamp in plan.clamps]
     rows += [("warning", warning) for warning in plan.warnings]
     return "\n".join(_aligned(rows))
 
@@ -33,14 +34,16 @@ def mermaid(plan: Plan) -> str:
 
 
 def as_json(plan: Plan, secret_names: Iterable[str]) -> str:
-    """The whole plan. Options with one of the names are not shown."""
+    """The plan; what of the tree matters is in the options. Those with one of the names are not
+    shown."""
     plain = dataclasses.asdict(plan)
+    del plain["tree"]
     return json.dumps(_masked(plain, frozenset(secret_names)), indent=2, ensure_ascii=False)
 
 
 def clamp_text(clamp: Clamp) -> str:
-    """`scheduler.parallel 4 -> 1`, as the log shows it too."""
-    return f"{clamp.key} {_word(clamp.asked)} -> {_word(clamp.used)}"
+    """`scheduler.parallel 4 -> 1: the reason`, as the log shows it too."""
+    return f"{clamp.key} {_word(clamp.asked)} -> {_word(clamp.used)}: {clamp.reason}"
 
 
 def _workers(plan: Plan) -> list[NodeSpec]:
@@ -53,24 +56,54 @@ def _front(plan: Plan) -> list[NodeSpec]:
 
 def _worker_rows(plan: Plan, worker: NodeSpec) -> list[tuple[str, ...]]:
     parts = plan.parts_of(worker.name)
-    rows = [_row(worker.name, worker)]
+    rows = [_row(plan, worker.name, worker)]
     for part in parts:
-        rows.append(_row(f"{'└─' if part is parts[-1] else '├─'} {part.name}", part))
+        branch = "└─" if part is parts[-1] else "├─"
+        rows.append(_row(plan, f"{branch} {part.name}", part))
     return rows
 
 
-def _row(label: str, node: NodeSpec) -> tuple[str, ...]:
-    about = (node.summary, _ports("needs", node.needs), _ports("wants", node.wants))
+def _row(plan: Plan, label: str, node: NodeSpec) -> tuple[str, ...]:
+    about = (_summary(plan, node.section), _ports("needs", node.needs), _ports("wants", node.wants))
     built = node.factory.rpartition(":")[2]
     return (label, node.choice, built, "  ".join(part for part in about if part))
 
 
+def _summary(plan: Plan, section: str) -> str:
+    """A few words on a node, where its section has any worth showing."""
+    tree = plan.tree
+    match section:
+        case "model":
+            return f"{_model_name(plan)}  precision {read(tree, 'model.precision')}"
+        case "engine":
+            return f"{read(tree, 'workers.placement')}  {_slots(plan)}"
+        case "server":
+            count = len(read(tree, "routes.rows"))
+            return f"{read(tree, 'server.host')}:{read(tree, 'server.port')}  {count} routes"
+        case _:
+            return ""
+
+
+def _slots(plan: Plan) -> str:
+    rows: int = read(plan.tree, "scheduler.parallel")
+    share = slot_share(read(plan.tree, "limits.ctx_size"), rows)
+    window = effective_window(share, plan.card.train_window if plan.card is not None else 0)
+    size = f" of {window} tokens" if window else ""
+    return f"{rows} slot{'s' * (rows != 1)}{size}"
+
+
+def _model_name(plan: Plan) -> str:
+    if plan.card is not None:
+        bits = plan.card.quantization_bits
+        return f"{plan.card.name}{f' ({bits}-bit)' if bits else ''}"
+    path = read(plan.tree, "model.path")
+    return str(path if path is not None else read(plan.tree, "model.source.name"))
+
+
 def _ports(verb: str, ports: Sequence[str]) -> str:
-    return f"{verb} {', '.join(ports)}" if ports else ""
-
-
-def _clamp_row(clamp: Clamp) -> tuple[str, ...]:
-    return ("clamp", f"{clamp_text(clamp)}  {clamp.reason}")
+    """Without those that no node of the plan provides."""
+    shown = [port for port in ports if port not in AMBIENT]
+    return f"{verb} {', '.join(shown)}" if shown else ""
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -96,7 +129,7 @@ def _box(box: str, title: str, nodes: Iterable[NodeSpec]) -> list[str]:
 def _masked(value: Any, names: frozenset[str]) -> Any:
     if isinstance(value, dict):
         return {
-            key: REDACTED if key in names and item else _masked(item, names)
+            key: HIDDEN if key in names and item else _masked(item, names)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):

@@ -3,18 +3,20 @@ or network."""
 
 import copy
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from mlxcel.config.asked import Composed
+from mlxcel.config.asked import Composed, Origin
+from mlxcel.config.keys import read, write
 from mlxcel.config.paths import data_dir
-from mlxcel.core import byte_vocab
-from mlxcel.graph.keys import read, write
-from mlxcel.store.card import Card
+from mlxcel.config.provenance import Place, places
+from mlxcel.config.schema import rule_of, section_schema
+from mlxcel.config.validate import broken_rules
+from mlxcel.core.card import Card
 from mlxcel.store.probe import probe
 from mlxcel.store.progress import Progress
 from mlxcel.store.resolve import (
@@ -28,9 +30,6 @@ from mlxcel.store.wheel import WheelSource
 
 log = logging.getLogger(__name__)
 
-OURS = "conf/"
-"""Where the source of a value is when no operator has set it."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
@@ -42,7 +41,6 @@ class Resolved:
 
     tree: dict[str, Any]
     card: Card | None
-    choices: Mapping[str, str]
 
 
 def resolve(composed: Composed, *, offline_only: bool = False, progress: Progress) -> Resolved:
@@ -52,16 +50,16 @@ def resolve(composed: Composed, *, offline_only: bool = False, progress: Progres
     """
     tree = copy.deepcopy(composed.tree)
     if read(tree, "model.kind") == "echo":
-        return Resolved(tree=tree, card=_echo_card(tree["engine"]), choices=composed.choices)
+        return Resolved(tree=tree, card=_echo_card(tree))
     folder = _locate(tree["model"], offline_only, progress)
     if folder is None:
-        return Resolved(tree=tree, card=None, choices=composed.choices)
+        return Resolved(tree=tree, card=None)
     card = probe(folder, single_row_families())
     write(tree, "model.name", tree["model"]["name"] or _name(tree["model"], folder))
     write(tree, "model.path", str(folder))
     if card.sampling:
-        _apply_checkpoint_defaults(tree, card, lambda: _sources(composed))
-    return Resolved(tree=tree, card=card, choices=composed.choices)
+        _apply_checkpoint_defaults(tree, card, places(composed))
+    return Resolved(tree=tree, card=card)
 
 
 def single_row_families() -> dict[str, str]:
@@ -91,28 +89,21 @@ def _name(model: Mapping[str, Any], folder: Path) -> str:
     return folder.name if is_folder else Store.from_options(model).repository(path).id
 
 
-def _echo_card(engine: Mapping[str, Any]) -> Card | None:
+def _echo_card(tree: Mapping[str, Any]) -> Card | None:
     """None when another engine is chosen, which the plan refuses."""
+    engine = tree["engine"]
     if engine["kind"] != "echo":
         return None
-    return Card(
-        name="echo",
-        directory=None,
-        family="echo",
-        train_window=engine["window"],
-        vocab_size=byte_vocab.VOCAB_SIZE,
-        eos_ids=byte_vocab.TURN_ENDS,
-    )
+    return Card(name=tree["model"]["name"], family="echo", train_window=engine["window"])
 
 
 def _apply_checkpoint_defaults(
-    tree: dict[str, Any], card: Card, sources: Callable[[], Mapping[str, str]]
+    tree: dict[str, Any], card: Card, set_by: Mapping[str, Place]
 ) -> None:
     """The checkpoint's own sampling values, where the operator has set none."""
-    set_by = sources()
     for name, value in card.sampling.items():
         key = f"live.sampling.{name}"
-        if not set_by.get(key, OURS).startswith(OURS) or read(tree, key) == value:
+        if set_by[key].origin is not Origin.OURS or read(tree, key) == value:
             continue
         if broken := _broken_rules(name, value):
             log.warning("%s: generation_config.json: %s %s", card.name, name, "; ".join(broken))
@@ -123,14 +114,5 @@ def _apply_checkpoint_defaults(
 
 def _broken_rules(name: str, value: object) -> list[str]:
     """What a sampling value of a checkpoint breaks of the rules a user's value has to keep."""
-    from mlxcel.config.schema import rule_of, section_schema
-    from mlxcel.config.validate import broken_rules
-
     rule = rule_of(section_schema("live"), f"sampling.{name}")
     return [] if rule is None else broken_rules(rule, value)
-
-
-def _sources(composed: Composed) -> Mapping[str, str]:
-    from mlxcel.config.provenance import sources
-
-    return sources(composed)

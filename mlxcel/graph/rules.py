@@ -9,37 +9,23 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from mlxcel.config.keys import read
+from mlxcel.core.card import Card
 from mlxcel.core.problem import Problem
-from mlxcel.graph.keys import read
+from mlxcel.core.window import slot_share
 from mlxcel.graph.spec import Clamp
 
 Tree = Mapping[str, Any]
 
 AUTO_ROWS = 4
+MAX_TOKENS = "live.sampling.max_tokens"
 LEAST_WINDOW = 512
 """Tokens a slot must have at least: less holds no conversation."""
 BAD_PREFIX = re.compile(r"//|[?#\s\x00-\x1f\x7f]")
 SUPPLIERS = {"model": "model", "chat": "engine", "generate": "generation"}
 """Port to the group whose options provide it, for hints."""
-
-
-class Card(Protocol):
-    """What the rules want to know of a model; `store.card.Card` says what each fact means."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def family(self) -> str: ...
-    @property
-    def train_window(self) -> int: ...
-    @property
-    def can_batch(self) -> bool: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def quantization_bits(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +39,12 @@ class Settled:
 Finding = Clamp | Settled | Problem | str
 """A plain string is a warning."""
 Rule = Callable[[Tree, Card | None], Iterable[Finding]]
+
+
+def window_told(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    """The worker reads the same number as the plan, off the same card."""
+    if card is not None:
+        yield Settled(key="model.train_window", used=card.train_window)
 
 
 def row_count(tree: Tree, card: Card | None) -> Iterator[Finding]:
@@ -71,12 +63,21 @@ def single_row_family(tree: Tree, card: Card | None) -> Iterator[Finding]:
 def window_of_model(tree: Tree, card: Card | None) -> Iterator[Finding]:
     """More context than the model was trained on gives memory away for noise."""
     total, rows = read(tree, "limits.ctx_size"), read(tree, "scheduler.parallel")
-    if card is None or not card.train_window or total // rows <= card.train_window:
+    if card is None or not 0 < card.train_window < slot_share(total, rows):
         return
     reason = f"{card.name} was trained on {card.train_window} tokens"
     if rows > 1:
         reason += f", and there are {rows} slots"
     yield Clamp(key="limits.ctx_size", asked=total, used=card.train_window * rows, reason=reason)
+
+
+def answer_fits_slot(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    """After the context is divided. A PATCH is held to the same bound (config/live_rules.py)."""
+    asked = read(tree, MAX_TOKENS)
+    share = slot_share(read(tree, "limits.ctx_size"), read(tree, "scheduler.parallel"))
+    if 0 < share < asked:
+        reason = f"a slot has {share} tokens of context"
+        yield Clamp(key=MAX_TOKENS, asked=asked, used=share, reason=reason)
 
 
 def settings_routes(tree: Tree, card: Card | None) -> Iterator[Finding]:
@@ -95,7 +96,7 @@ def least_window(tree: Tree, card: Card | None) -> Iterator[Finding]:
     if card is None:
         return
     total, rows = read(tree, "limits.ctx_size"), read(tree, "scheduler.parallel")
-    window = total // rows
+    window = slot_share(total, rows)
     least = min(LEAST_WINDOW, card.train_window or LEAST_WINDOW)
     if total > 0 and window < least:
         yield Problem(
@@ -163,9 +164,11 @@ def worker_placement(tree: Tree, card: Card | None) -> Iterator[Finding]:
 
 
 RULES: tuple[Rule, ...] = (
+    window_told,
     row_count,
     single_row_family,
     window_of_model,
+    answer_fits_slot,
     settings_routes,
     least_window,
     model_named,
@@ -175,31 +178,6 @@ RULES: tuple[Rule, ...] = (
     prefixed_health,
     worker_placement,
 )
-
-
-def summary(section: str, tree: Tree, card: Card | None) -> str:
-    """What `mlxcel graph` says about the node of a section, in a few words."""
-    match section:
-        case "model":
-            return f"{_model_name(tree, card)}  precision {read(tree, 'model.precision')}"
-        case "engine":
-            rows, total = read(tree, "scheduler.parallel"), read(tree, "limits.ctx_size")
-            window = total // rows or (card.train_window if card else 0)
-            size = f" of {window} tokens" if window else ""
-            return f"{read(tree, 'workers.placement')}  {rows} slot{'s' * (rows != 1)}{size}"
-        case "server":
-            count = len(read(tree, "routes.rows"))
-            return f"{read(tree, 'server.host')}:{read(tree, 'server.port')}  {count} routes"
-        case _:
-            return ""
-
-
-def _model_name(tree: Tree, card: Card | None) -> str:
-    if card is not None:
-        bits = f" ({card.quantization_bits}-bit)" if card.quantization_bits else ""
-        return f"{card.name}{bits}"
-    source = read(tree, "model.source") or {}
-    return str(read(tree, "model.path") or source.get("name") or "no model")
 
 
 def _has_keys(tree: Tree) -> bool:

@@ -4,14 +4,13 @@ Starts everything by name. Knows ports and workers, no route, no model.
 """
 
 import asyncio
-import importlib
 import logging
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from mlxcel.core.errors import StartupError
+from mlxcel.core.factory import load_factory
 from mlxcel.core.status import WorkerStatus
 from mlxcel.graph.spec import FRONT, NodeSpec, Plan
 from mlxcel.link.messages import PartSpec, WorkerSpec
@@ -20,6 +19,10 @@ from mlxcel.link.supervisor import Supervisor
 log = logging.getLogger(__name__)
 
 EXIT_FAILED = 1
+HURRIED_EXIT_S = 5.0
+"""What workers get to end after a second signal, before they are killed."""
+
+T = TypeVar("T")
 
 
 class Server(Protocol):
@@ -100,10 +103,8 @@ class Runtime:
         return server
 
     def _build(self, node: NodeSpec) -> Any:
-        module, _, name = node.factory.partition(":")
-        factory = getattr(importlib.import_module(module), name)
         ports = {p: self._ports[p] for p in (*node.needs, *node.wants) if p in self._ports}
-        return factory(node.options, **ports)
+        return load_factory(node.factory)(node.options, **ports)
 
     def _close_front(self) -> None:
         """Users before what they use."""
@@ -131,25 +132,34 @@ class Runtime:
     async def _drain(self, server: Server) -> None:
         """Until open requests have ended, time is up, or a second signal comes."""
         began_s = time.monotonic()
-        patient = asyncio.ensure_future(server.drain(self._drain_s))
-        hurry = asyncio.ensure_future(self._hurry.wait())
-        await asyncio.wait({patient, hurry}, return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
-        if patient.done():
-            cut = patient.result()
-        else:
-            patient.cancel()
+        cut = await self._unless_hurried(server.drain(self._drain_s))
+        if cut is None:
             cut = await server.drain(0)
         if cut:
-            log.warning(
-                "%d requests were cut after %.0f s of draining", cut, time.monotonic() - began_s
-            )
+            took_s = time.monotonic() - began_s
+            log.warning("%d requests were cut after %.0f s of draining", cut, took_s)
 
     async def _stop_workers(self) -> bool:
-        """All within one shared deadline, in reverse. False when one had to be killed."""
-        deadline = time.monotonic() + self._exit_timeout_s
+        """False when one had to be killed."""
+        ended = await self._unless_hurried(self._stop_within(self._exit_timeout_s))
+        return await self._stop_within(HURRIED_EXIT_S) if ended is None else ended
+
+    async def _stop_within(self, seconds: float) -> bool:
+        """All within one shared deadline, in reverse."""
+        deadline = time.monotonic() + seconds
         ended = [await s.stop(deadline) for s in reversed(self._supervisors.values())]
         return all(ended)
+
+    async def _unless_hurried(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """None when a second signal came before `work` had ended; it is cancelled then."""
+        task = asyncio.ensure_future(work)
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait({task, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if task.done():
+            return await task
+        task.cancel()
+        return None
 
     def _take_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -158,7 +168,7 @@ class Runtime:
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self._stop.is_set():
-            log.warning("%s again: not waiting for open requests", number.name)
+            log.warning("%s again: not waiting any longer", number.name)
             self._hurry.set()
             return
         log.info("%s: draining for up to %g s", number.name, self._drain_s)
@@ -181,12 +191,5 @@ def _supervisor(plan: Plan, node: NodeSpec, workers: Mapping[str, Any]) -> Super
         spec,
         placement=workers["placement"],
         options=workers,
-        max_queue_depth=_queue_depth(node),
+        max_queue_depth=node.options["max_queue_depth"],
     )
-
-
-def _queue_depth(node: NodeSpec) -> int:
-    scheduler = node.options.get("scheduler")
-    if scheduler is None:
-        raise StartupError(f"the worker {node.name} has no scheduler options to bound its queue")
-    return int(scheduler["max_queue_depth"])

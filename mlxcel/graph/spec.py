@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlxcel.core.card import Card
+
 FRONT = "front"
+AMBIENT = ("settings", "statuses")
+"""Ports that no node provides: the runtime brings them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +20,8 @@ class NodeSpec:
     the name of the worker it is a part of."""
 
     name: str
+    section: str
+    """Where the tree describes it."""
     choice: str
     """The option chosen in its group, for display: `smollm2`."""
     factory: str
@@ -25,8 +31,6 @@ class NodeSpec:
     wants: tuple[str, ...] = ()
     provides: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    summary: str = ""
-    """A few words for `mlxcel graph`."""
 
     @property
     def is_worker(self) -> bool:
@@ -60,6 +64,10 @@ class Plan:
     nodes: Mapping[str, NodeSpec]
     edges: tuple[Edge, ...]
     order: tuple[str, ...]
+    tree: Mapping[str, Any]
+    """The tree as it runs: what the model added and the rules rewrote is in it."""
+    card: Card | None = None
+    """None: the model was not looked at."""
     clamps: tuple[Clamp, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -9,7 +9,8 @@ from mlxcel.core.errors import StartupError
 from mlxcel.store import space
 from mlxcel.store.progress import Progress
 
-CONVERTER = ("-m", "mlxcel.weights.gguf")
+CONVERTER = ("-P", "-m", "mlxcel.weights.gguf")
+"""-P: a folder of that name where the user stands is not imported instead."""
 GROWTH = 1.5
 """A converted folder is about as large as its source: blocks stay quantised as they are."""
 STOP_WAIT_S = 5.0

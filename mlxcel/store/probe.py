@@ -5,16 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mlxcel.core.card import Card
 from mlxcel.store import shards, supported
-from mlxcel.store.card import Card
 from mlxcel.store.problems import ModelUnusable, UnsupportedModel
 
 WINDOW_KEYS = (
     "max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length",
     "n_ctx",
 )  # fmt: skip
-SIZE_KEYS = ("hidden_size", "n_embd", "d_model", "dim")
-LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 STRETCHING_ROPES = ("yarn", "linear", "dynamic")
 """Position scalings whose factor comes on top of the window the config states."""
 SAMPLING_KEYS = ("temperature", "top_k", "top_p")
@@ -27,23 +25,16 @@ def probe(folder: Path, single_row: Mapping[str, str]) -> Card:
     """
     config, architecture = identify(folder)
     family = str(config["model_type"])
-    weights = shards.check(folder)
+    shards.check(folder)
     generation = _optional(folder, "generation_config.json")
     reason = single_row.get(family) or single_row.get(architecture) or ""
     return Card(
         name=folder.name,
-        directory=folder,
         family=family,
         train_window=train_window(config),
-        vocab_size=_first(config, ("vocab_size",)),
-        hidden_size=_first(config, SIZE_KEYS),
-        layers=_first(config, LAYER_KEYS),
         can_batch=not reason,
         reason=reason,
-        dtype=weights.dtype,
         quantization_bits=_bits(config),
-        weights_bytes=weights.size_bytes,
-        eos_ids=_eos_ids(folder, config, generation),
         sampling=_sampling(generation),
     )
 
@@ -60,7 +51,7 @@ def identify(folder: Path) -> tuple[dict[str, Any], str]:
 
 def train_window(config: Mapping[str, Any]) -> int:
     """Tokens; 0 where the config does not say."""
-    window = _first(config, WINDOW_KEYS)
+    window = _stated_window(config)
     text = config.get("text_config") or {}
     rope = config.get("rope_scaling") or text.get("rope_scaling") or {}
     kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
@@ -96,10 +87,10 @@ def _read(folder: Path, name: str) -> dict[str, Any]:
     return value
 
 
-def _first(config: Mapping[str, Any], keys: tuple[str, ...]) -> int:
+def _stated_window(config: Mapping[str, Any]) -> int:
     """The first of the keys that is there, in the config or in its text part (vision models)."""
     for part in (config, config.get("text_config") or {}):
-        for key in keys:
+        for key in WINDOW_KEYS:
             if isinstance(part.get(key), int):
                 return int(part[key])
     return 0
@@ -111,20 +102,6 @@ def _bits(config: Mapping[str, Any]) -> int | None:
         if isinstance(bits, int):
             return bits
     return None
-
-
-def _eos_ids(
-    folder: Path, config: Mapping[str, Any], generation: Mapping[str, Any]
-) -> tuple[int, ...]:
-    """Ids of generation_config.json (else config.json), then the tokenizer's own."""
-    named = generation.get("eos_token_id", config.get("eos_token_id"))
-    ids = [named] if isinstance(named, int) else list(named or ())
-    tokenizer = _optional(folder, "tokenizer_config.json")
-    token = tokenizer.get("eos_token")
-    text = token.get("content") if isinstance(token, dict) else token
-    added = tokenizer.get("added_tokens_decoder") or {}
-    ids += [int(i) for i, entry in added.items() if text and entry.get("content") == text]
-    return tuple(dict.fromkeys(ids))
 
 
 def _sampling(generation: Mapping[str, Any]) -> dict[str, float | int]:

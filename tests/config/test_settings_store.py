@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from mlxcel.config.settings import PatchRefused, PreconditionFailed, SettingsStore
-from mlxcel.core.errors import StartupError
+from mlxcel.config.live import frozen, laid
+from mlxcel.config.settings import SettingsStore
+from mlxcel.core.errors import PatchRefused, PreconditionFailed, StartupError
 from tests.config.live_store import new_store, tree
 
 
@@ -123,7 +124,13 @@ def test_a_bottomless_object_is_refused(store: SettingsStore) -> None:
 def test_max_tokens_fit_the_context_of_a_slot() -> None:
     store = new_store("limits.ctx_size=4096", "scheduler.parallel=4")
     assert store.patch({"default_max_tokens": 1024}).rejected == []
-    assert "1024" in reasons(store, {"default_max_tokens": 1025})["default_max_tokens"]
+    refused = reasons(store, {"default_max_tokens": 1025})
+    assert refused == {"default_max_tokens": "default_max_tokens must be at most 1024"}
+
+
+def test_a_startup_value_is_held_to_the_rule_of_a_patch() -> None:
+    with pytest.raises(StartupError, match="max_tokens must be at most 256"):
+        new_store("limits.ctx_size=1024", "scheduler.parallel=4")
 
 
 def test_the_environment_is_never_read_back(
@@ -218,13 +225,15 @@ def test_a_caller_cannot_change_the_store_through_an_answer(store: SettingsStore
     assert store.history()[0]["changes"]
 
 
-def test_the_live_tree_is_a_read_only_struct(store: SettingsStore) -> None:
+def test_the_live_tree_is_copied_and_read_only() -> None:
     from omegaconf import ReadonlyConfigError
 
-    store.patch({"default_top_k": 3})
-    assert store.live.live.sampling.top_k == 3
-    with pytest.raises(ReadonlyConfigError):
-        store.live.live.sampling.top_k = 4
+    before = frozen({"live": {"top_k": 2}})
+    after = laid(before, {"live.top_k": 3})
+    assert (before.live.top_k, after.live.top_k) == (2, 3)
+    for one in (before, after):
+        with pytest.raises(ReadonlyConfigError):
+            one.live.top_k = 4
 
 
 def test_atomic_is_all_or_nothing(store: SettingsStore) -> None:

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from mlxcel.config.compose import Asked, compose
+from mlxcel.config.asked import Asked
+from mlxcel.config.compose import compose
+from mlxcel.config.problems import render_problems
 from mlxcel.config.rules import described
 from mlxcel.config.schema import rule_of, section_schema, tree_schema
-from mlxcel.config.validate import broken_rules, nearest_key, render_problems, validate
+from mlxcel.config.validate import broken_rules, nearest_key, validate
 from mlxcel.core.problem import Problem
 
 
@@ -39,7 +41,7 @@ def test_unknown_key_and_wrong_type_are_told_together() -> None:
         pytest.param("live.sampling.temperature=inf", "is not a number", id="infinity"),
         pytest.param("live.sampling.top_p=0", "is not greater than 0", id="exclusive"),
         pytest.param("live.sampling.seed=x", "is not an integer or null", id="or-null"),
-        pytest.param("live.chat_template.kwargs=1", "is not a mapping", id="mapping"),
+        pytest.param("live.chat_template.kwargs=1", "is not an object", id="mapping"),
         pytest.param("model.alias=x", "is not a list", id="list"),
         pytest.param('model.alias=[""]', "is empty", id="empty-item"),
         pytest.param("server.warmup=1", "is not true or false", id="boolean"),
@@ -49,7 +51,7 @@ def test_unknown_key_and_wrong_type_are_told_together() -> None:
         pytest.param("routes.settings=1", "is not one of auto, true, false", id="one-is-not-true"),
         pytest.param("engine.kind=none", "is not one of mlx, echo", id="kind"),
         pytest.param("engine.node.factory=os:system", "does not match", id="foreign-factory"),
-        pytest.param("server.cors=5", "is not a mapping", id="section"),
+        pytest.param("server.cors=5", "is not an object", id="section"),
     ],
 )
 def test_value_that_breaks_a_rule(word: str, rule: str) -> None:

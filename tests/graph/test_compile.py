@@ -3,9 +3,10 @@ from typing import Any
 
 import pytest
 
+from mlxcel.core.card import Card
 from mlxcel.core.problem import Problem
 from mlxcel.graph.compile import PlanRefused, compile_plan
-from mlxcel.graph.rules import Card, Finding, Settled, Tree
+from mlxcel.graph.rules import Finding, Settled, Tree
 from mlxcel.graph.spec import Clamp, Edge, Plan
 
 
@@ -59,6 +60,12 @@ def test_edges_say_what_is_required() -> None:
     }
 
 
+def test_a_need_that_the_runtime_brings_makes_no_edge() -> None:
+    asked = tree()
+    asked["web"]["node"]["needs"] = ["settings", "statuses"]
+    assert compiled(asked).edges == compiled(tree()).edges
+
+
 def test_a_want_nobody_provides_makes_no_edge() -> None:
     asked = tree()
     del asked["text"]
@@ -100,6 +107,7 @@ def test_clamp_rewrites_what_options_and_later_rules_see() -> None:
     plan = compiled(asked, one_row, says_rows)
     assert plan.nodes["chat"].options == {"rows": 1}
     assert [clamp.used for clamp in plan.clamps] == [1]
+    assert plan.tree["scheduler"]["parallel"] == 1
     assert plan.warnings == ("1 rows",)
     assert asked["scheduler"]["parallel"] == 4
 
@@ -144,6 +152,12 @@ def broken(key: str, value: object, base: dict[str, Any] | None = None) -> dict[
             "other.provides",
             "is provided by model and by other",
             id="two-providers",
+        ),
+        pytest.param(
+            broken("text.provides", ["generate", "settings"]),
+            "text.provides",
+            "is provided by the runtime and by text",
+            id="what-the-runtime-brings",
         ),
         pytest.param(
             broken("weights.provides", []),

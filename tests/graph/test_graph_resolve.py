@@ -10,7 +10,7 @@ import pytest
 from mlxcel.config.asked import Asked
 from mlxcel.config.compose import compose
 from mlxcel.config.problems import ConfigErrors
-from mlxcel.core import byte_vocab
+from mlxcel.config.settings import SettingsStore
 from mlxcel.core.errors import StartupError
 from mlxcel.graph.plan import make_plan
 from mlxcel.graph.resolve import Resolved, resolve, single_row_families
@@ -53,8 +53,8 @@ def test_path_becomes_the_folder_and_the_card_is_read(
 def test_echo_needs_no_disk(tmp_path: Path) -> None:
     result = resolved("model=echo", f"model.store_root={tmp_path}/none", "engine.window=1024")
     assert result.card is not None
-    assert (result.card.family, result.card.train_window) == ("echo", 1024)
-    assert result.card.eos_ids == byte_vocab.TURN_ENDS
+    assert (result.card.name, result.card.family) == ("echo", "echo")
+    assert result.card.train_window == 1024
 
 
 def test_no_model_is_left_to_the_plan_to_refuse() -> None:
@@ -114,12 +114,29 @@ def test_plan_of_the_family_table_runs_one_row(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "jamba"}))
     words = ("model=default", f"model.path={folder}", "limits.ctx_size=1000")
-    plan, result = make_plan(compose(Asked(overrides=words)), progress=silent)
-    (clamp,) = plan.clamps
-    assert (clamp.key, clamp.asked, clamp.used) == ("scheduler.parallel", 4, 1)
+    plan = make_plan(compose(Asked(overrides=words)), progress=silent)
+    clamps = {clamp.key: (clamp.asked, clamp.used) for clamp in plan.clamps}
+    assert clamps == {"scheduler.parallel": (4, 1)}
     assert plan.nodes["chat"].options["scheduler"]["parallel"] == 1
     assert plan.nodes["chat"].options["ctx_size"] == 1000
-    assert result.tree["scheduler"]["parallel"] == 4
+    assert plan.tree["scheduler"]["parallel"] == 1
+
+
+def test_plan_tells_the_worker_what_the_card_says(folder: Path) -> None:
+    words = ("model=default", f"model.path={folder}")
+    plan = make_plan(compose(Asked(overrides=words)), progress=silent)
+    assert plan.nodes["model"].options["train_window"] == 2048
+    assert plan.nodes["chat"].options["max_queue_depth"] == 32
+
+
+def test_settings_show_what_the_rules_have_made(folder: Path) -> None:
+    words = ("model=default", f"model.path={folder}", "scheduler.parallel=-1",
+             "limits.ctx_size=4096", "live.sampling.max_tokens=9999")  # fmt: skip
+    plan = make_plan(compose(Asked(overrides=words)), progress=silent)
+    shown = SettingsStore.from_tree(plan.tree).describe()["current"]
+    assert (shown["n_parallel"], shown["context_size"]) == (4, 1024)
+    assert shown["default_max_tokens"] == 1024
+    assert shown["enable_settings_endpoint"] is True
 
 
 def test_wrong_values_are_told_before_the_model_is_looked_for() -> None:

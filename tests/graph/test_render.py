@@ -1,39 +1,53 @@
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from mlxcel.core.card import Card
 from mlxcel.graph import render
 from mlxcel.graph.spec import Clamp, Edge, NodeSpec, Plan
 
 MODEL = NodeSpec(
     name="model",
+    section="model",
     choice="smollm2",
     factory="mlxcel.weights.load:load_model",
     worker="chat",
     provides=("model",),
     options={"path": "/m", "hf_token": "s3cret"},
-    summary="SmolLM2  precision auto",
 )
 CHAT = NodeSpec(
     name="chat",
+    section="engine",
     choice="mlx",
     factory="mlxcel.engine.chat:ChatWorker",
     worker="chat",
     needs=("model",),
     provides=("chat",),
-    summary="process  1 slot",
 )
 SERVER = NodeSpec(
     name="server",
+    section="server",
     choice="default",
     factory="mlxcel.http.server:HttpServer",
     worker="front",
-    needs=("chat",),
+    needs=("chat", "settings"),
     wants=("generate",),
     options={"api_keys": ["s3cret"], "inner": [{"hf_token": None}]},
-    summary="127.0.0.1:8080",
 )
+TREE: dict[str, Any] = {
+    "model": {"path": "/m", "precision": "auto"},
+    "scheduler": {"parallel": 1},
+    "limits": {"ctx_size": 0},
+    "workers": {"placement": "process"},
+    "server": {"host": "127.0.0.1", "port": 8080},
+    "routes": {"rows": {"a": {}, "b": {}}},
+}
+CARD = Card(name="SmolLM2", family="llama", train_window=2048, quantization_bits=4)
 PLAN = Plan(
+    tree=TREE,
+    card=CARD,
     nodes={node.name: node for node in (MODEL, CHAT, SERVER)},
     edges=(
         Edge(user="chat", port="model", provider="model", required=True),
@@ -45,10 +59,10 @@ PLAN = Plan(
 )
 
 TEXT = """\
-chat      mlx      ChatWorker  process  1 slot  needs model
-└─ model  smollm2  load_model  SmolLM2  precision auto
-server    default  HttpServer  127.0.0.1:8080  needs chat  wants generate
-clamp     scheduler.parallel 4 -> 1  family jamba runs one row
+chat      mlx      ChatWorker  process  1 slot of 2048 tokens  needs model
+└─ model  smollm2  load_model  SmolLM2 (4-bit)  precision auto
+server    default  HttpServer  127.0.0.1:8080  2 routes  needs chat  wants generate
+clamp     scheduler.parallel 4 -> 1: family jamba runs one row
 warning   no API key is set"""
 
 MERMAID = """\
@@ -69,11 +83,18 @@ def test_text_is_a_tree_of_workers_then_the_front() -> None:
 
 
 def test_all_parts_but_the_last_go_on_below() -> None:
-    cache = NodeSpec(name="cache", choice="none", factory="mlxcel.x:C", worker="chat")
-    plan = Plan(
-        nodes={**PLAN.nodes, "cache": cache}, edges=(), order=("model", "cache", "chat", "server")
+    cache = NodeSpec(
+        name="cache", section="cache", choice="none", factory="mlxcel.x:C", worker="chat"
     )
+    nodes = {**PLAN.nodes, "cache": cache}
+    plan = replace(PLAN, nodes=nodes, order=("model", "cache", "chat", "server"))
     assert [line.split()[0] for line in render.text(plan).splitlines()][1:3] == ["├─", "└─"]
+
+
+def test_a_model_that_was_not_looked_at_is_shown_as_it_was_asked_for() -> None:
+    chat, model, *_ = render.text(replace(PLAN, card=None)).splitlines()
+    assert chat.split("  ")[-2:] == ["1 slot", "needs model"]
+    assert model.endswith("/m  precision auto")
 
 
 def test_mermaid_has_a_box_per_process() -> None:
@@ -88,15 +109,16 @@ def test_json_is_the_whole_plan_without_secrets() -> None:
     assert plan["nodes"]["model"]["options"] == {"path": "/m", "hf_token": "[redacted]"}
     assert plan["nodes"]["server"]["options"]["inner"] == [{"hf_token": None}]
     assert plan["clamps"][0]["used"] == 1
+    assert "tree" not in plan
 
 
 @pytest.mark.parametrize(
     ("asked", "used", "words"),
     [
-        pytest.param(4, 1, "k 4 -> 1", id="numbers"),
-        pytest.param("auto", False, "k auto -> false", id="as-yaml-writes-it"),
-        pytest.param(None, 0, "k null -> 0", id="null"),
+        pytest.param(4, 1, "k 4 -> 1: why", id="numbers"),
+        pytest.param("auto", False, "k auto -> false: why", id="as-yaml-writes-it"),
+        pytest.param(None, 0, "k null -> 0: why", id="null"),
     ],
 )
 def test_clamp_text(asked: object, used: object, words: str) -> None:
-    assert render.clamp_text(Clamp(key="k", asked=asked, used=used, reason="")) == words
+    assert render.clamp_text(Clamp(key="k", asked=asked, used=used, reason="why")) == words

@@ -1,19 +1,20 @@
 import copy
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from mlxcel.config.keys import write
+from mlxcel.core.card import Card
 from mlxcel.core.problem import Problem
 from mlxcel.graph import rules
-from mlxcel.graph.keys import read, write
-from mlxcel.graph.rules import Card, Rule, Settled
+from mlxcel.graph.rules import Rule, Settled
 from mlxcel.graph.spec import Clamp
 
 TREE: dict[str, Any] = {
     "model": {"kind": "mlx", "path": "/models/tiny", "source": None, "precision": "auto"},
     "engine": {"kind": "mlx"},
     "scheduler": {"parallel": 4},
+    "live": {"sampling": {"max_tokens": 512}},
     "limits": {"ctx_size": 0},
     "workers": {"placement": "process"},
     "server": {
@@ -27,17 +28,13 @@ TREE: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    name: str = "tiny"
-    family: str = "llama"
-    train_window: int = 8192
-    can_batch: bool = True
-    reason: str = ""
-    quantization_bits: int | None = None
+def card_of(*, train_window: int = 8192) -> Card:
+    return Card(name="tiny", family="llama", train_window=train_window)
 
 
-ONE_ROW = Facts(family="jamba", can_batch=False, reason="recurrent state")
+ONE_ROW = Card(
+    name="tiny", family="jamba", train_window=8192, can_batch=False, reason="recurrent state"
+)
 
 
 def tree(**values: Any) -> dict[str, Any]:
@@ -54,6 +51,7 @@ def tree(**values: Any) -> dict[str, Any]:
         pytest.param(
             rules.row_count, {"scheduler__parallel": -1}, None, "scheduler.parallel", 4, id="rows"
         ),
+        pytest.param(rules.window_told, {}, card_of(), "model.train_window", 8192, id="window"),
         pytest.param(rules.settings_routes, {}, None, "routes.settings", True, id="loopback"),
         pytest.param(
             rules.settings_routes,
@@ -70,6 +68,14 @@ def tree(**values: Any) -> dict[str, Any]:
             "routes.settings",
             True,
             id="loopback-of-ip6",
+        ),
+        pytest.param(
+            rules.settings_routes,
+            {"server__host": "[::1]"},
+            None,
+            "routes.settings",
+            True,
+            id="loopback-in-brackets",
         ),
     ],
 )
@@ -88,11 +94,20 @@ def test_open_value_is_settled(
         pytest.param(
             rules.window_of_model,
             {"limits__ctx_size": 100_000},
-            Facts(),
+            card_of(),
             "limits.ctx_size",
             100_000,
             32_768,
             id="more-than-trained-on",
+        ),
+        pytest.param(
+            rules.answer_fits_slot,
+            {"limits__ctx_size": 4096, "live__sampling__max_tokens": 1025},
+            None,
+            "live.sampling.max_tokens",
+            1025,
+            1024,
+            id="answer-longer-than-a-slot",
         ),
         pytest.param(
             rules.settings_routes,
@@ -151,7 +166,7 @@ def test_value_gives_way(
     ],
 )
 def test_conflict_is_a_problem(rule: Rule, values: dict[str, Any], key: str, words: str) -> None:
-    (problem,) = rule(tree(**values), Facts())
+    (problem,) = rule(tree(**values), card_of())
     assert isinstance(problem, Problem)
     assert problem.key == key
     assert words in problem.rule
@@ -207,24 +222,31 @@ def test_risk_is_a_warning(rule: Rule, values: dict[str, Any], words: str) -> No
     [
         pytest.param(rules.row_count, {}, None, id="rows-given"),
         pytest.param(rules.single_row_family, {}, None, id="model-not-looked-at"),
-        pytest.param(rules.single_row_family, {}, Facts(), id="family-batches"),
+        pytest.param(rules.single_row_family, {}, card_of(), id="family-batches"),
         pytest.param(rules.single_row_family, {"scheduler__parallel": 1}, ONE_ROW, id="one-row"),
-        pytest.param(rules.window_of_model, {"limits__ctx_size": 32_768}, Facts(), id="just-fits"),
+        pytest.param(
+            rules.window_of_model, {"limits__ctx_size": 32_768}, card_of(), id="just-fits"
+        ),
         pytest.param(
             rules.window_of_model,
             {"limits__ctx_size": 99_999},
-            Facts(train_window=0),
+            card_of(train_window=0),
             id="window-not-known",
         ),
-        pytest.param(rules.least_window, {"limits__ctx_size": 0}, Facts(), id="own-window"),
-        pytest.param(rules.least_window, {"limits__ctx_size": 2048}, Facts(), id="window-512"),
+        pytest.param(rules.window_told, {}, None, id="no-window-to-tell"),
+        pytest.param(rules.answer_fits_slot, {}, None, id="answer-in-the-models-window"),
+        pytest.param(
+            rules.answer_fits_slot, {"limits__ctx_size": 2048}, None, id="answer-of-a-whole-slot"
+        ),
+        pytest.param(rules.least_window, {"limits__ctx_size": 0}, card_of(), id="own-window"),
+        pytest.param(rules.least_window, {"limits__ctx_size": 2048}, card_of(), id="window-512"),
         pytest.param(
             rules.least_window, {"limits__ctx_size": 100}, None, id="window-not-yet-known"
         ),
         pytest.param(
             rules.least_window,
             {"limits__ctx_size": 512},
-            Facts(train_window=128),
+            card_of(train_window=128),
             id="all-that-a-tiny-model-has",
         ),
         pytest.param(rules.settings_routes, {"routes__settings": False}, None, id="routes-off"),
@@ -246,24 +268,3 @@ def test_risk_is_a_warning(rule: Rule, values: dict[str, Any], words: str) -> No
 )
 def test_sound_values_pass(rule: Rule, values: dict[str, Any], card: Card | None) -> None:
     assert list(rule(tree(**values), card)) == []
-
-
-@pytest.mark.parametrize(
-    ("section", "card", "words"),
-    [
-        pytest.param(
-            "model", Facts(quantization_bits=4), "tiny (4-bit)  precision auto", id="model"
-        ),
-        pytest.param("model", None, "/models/tiny  precision auto", id="model-not-looked-at"),
-        pytest.param("engine", Facts(), "process  4 slots of 8192 tokens", id="engine"),
-        pytest.param("server", None, "127.0.0.1:8080  2 routes", id="server"),
-        pytest.param("generation", None, "", id="nothing-to-say"),
-    ],
-)
-def test_summary(section: str, card: Card | None, words: str) -> None:
-    assert rules.summary(section, TREE, card) == words
-
-
-def test_reading_a_missing_key_names_all_of_it() -> None:
-    with pytest.raises(KeyError, match=r"server\.nope\.x"):
-        read(TREE, "server.nope.x")

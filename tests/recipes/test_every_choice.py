@@ -12,8 +12,9 @@ from mlxcel.config.asked import Asked
 from mlxcel.config.compose import compose
 from mlxcel.config.layers import groups, options, search_path
 from mlxcel.config.paths import data_dir
+from mlxcel.config.problems import render_problems
 from mlxcel.config.schema import Schema, every_key
-from mlxcel.config.validate import render_problems, validate
+from mlxcel.config.validate import validate
 
 CHOICES = [f"{group}={option}" for group in groups() for option in options(group, search_path(()))]
 FILES = sorted([*data_dir("conf").rglob("*.yaml"), *data_dir("recipes").glob("*.yaml")])

@@ -14,24 +14,21 @@ Make = Callable[..., Path]
 def test_card_holds_the_facts_of_the_folder(tmp_path: Path, make_model: Make) -> None:
     folder = make_model(tmp_path / "tiny", quantization={"group_size": 32, "bits": 4})
     card = probe(folder, {})
-    assert (card.name, card.family, card.directory) == ("tiny", "llama", folder)
-    assert (card.vocab_size, card.hidden_size, card.layers) == (264, 8, 2)
-    assert (card.train_window, card.eos_ids) == (2048, (1,))
-    assert (card.dtype, card.weights_bytes, card.quantization_bits) == ("BF16", 64, 4)
+    assert (card.name, card.family) == ("tiny", "llama")
+    assert (card.train_window, card.quantization_bits) == (2048, 4)
     assert card.can_batch
 
 
-def test_counts_of_a_vision_model_are_those_of_its_text_part(
+def test_window_of_a_vision_model_is_that_of_its_text_part(
     tmp_path: Path, make_model: Make
 ) -> None:
-    text = {"vocab_size": 99, "hidden_size": 7, "max_position_embeddings": 512}
+    text = {"max_position_embeddings": 512}
     folder = make_model(tmp_path / "vision", model_type="mistral3", text_config=text)
     config = json.loads((folder / "config.json").read_text())
     for key in text:
         del config[key]
     (folder / "config.json").write_text(json.dumps(config))
-    card = probe(folder, {})
-    assert (card.vocab_size, card.hidden_size, card.train_window) == (99, 7, 512)
+    assert probe(folder, {}).train_window == 512
 
 
 @pytest.mark.parametrize(
@@ -99,15 +96,6 @@ def test_family_row_says_why_it_cannot_batch(
 )
 def test_train_window(config: dict[str, Any], window: int) -> None:
     assert train_window(config) == window
-
-
-def test_eos_ids_are_of_generation_config_and_tokenizer(tmp_path: Path, make_model: Make) -> None:
-    folder = make_model(tmp_path / "m", eos_token_id=9)
-    (folder / "generation_config.json").write_text('{"eos_token_id": [5, 6]}')
-    added = {"6": {"content": "<eos>"}, "7": {"content": "<eos>"}, "8": {"content": "<pad>"}}
-    tokenizer = {"eos_token": {"content": "<eos>"}, "added_tokens_decoder": added}
-    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
-    assert probe(folder, {}).eos_ids == (5, 6, 7)
 
 
 def test_sampling_defaults_are_the_numbers_of_generation_config(

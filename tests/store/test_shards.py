@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 
 from mlxcel.store.problems import ModelUnusable
-from mlxcel.store.shards import INDEX, Weights, check
+from mlxcel.store.shards import INDEX, check
 
 Safetensors = Callable[..., bytes]
 
 
-def test_sizes_and_main_float_type_are_summed_over_files(
-    tmp_path: Path, weights: Safetensors
-) -> None:
-    first = weights(("w", "U32", 100), ("scales", "F16", 10))
-    second = weights(("norm", "F32", 4), ("biases", "F16", 10))
-    (tmp_path / "model-00001-of-00002.safetensors").write_bytes(first)
-    (tmp_path / "model-00002-of-00002.safetensors").write_bytes(second)
-    assert check(tmp_path) == Weights(size_bytes=124, dtype="F16")
+def test_every_file_is_looked_at(tmp_path: Path, weights: Safetensors) -> None:
+    first, second = (tmp_path / f"model-0000{n}-of-00002.safetensors" for n in (1, 2))
+    first.write_bytes(weights(("w", "U32", 100), ("scales", "F16", 10)))
+    second.write_bytes(weights(("norm", "F32", 4)))
+    check(tmp_path)
+    second.write_bytes(second.read_bytes()[:-1])
+    with pytest.raises(ModelUnusable, match=r"00002-of-00002\.safetensors is cut short"):
+        check(tmp_path)
 
 
 def test_missing_shard_is_named(tmp_path: Path, weights: Safetensors) -> None:

@@ -168,3 +168,16 @@ def test_offline_without_the_wheel_says_where_it_looked(store: Store) -> None:
     offline = replace(store, offline=True)
     with pytest.raises(ModelMissing, match=r"Tiny is not in .*model\.offline forbids"):
         obtain_wheel_model(offline, SOURCE, silent)
+
+
+def test_converter_is_ours_wherever_the_user_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mlxcel").mkdir()
+    (tmp_path / "mlxcel" / "__init__.py").write_text("raise SystemExit('not ours')")
+    source = tmp_path / "tiny.gguf"
+    source.write_bytes(CONTENT)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StartupError) as caught:
+        convert.convert(source, tmp_path, silent)
+    assert "not ours" not in caught.value.message

@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "text": {"core"},
     "generation": {"core", "link", "text"},
     "protocols": {"core"},
-    "http": {"core", "protocols", "generation", "config.settings"},
+    "http": {"core", "protocols", "generation"},
     "worker": {"core", "link.messages"},
     "weights": {"core", "worker"},
     "engine": {"core", "link.messages", "worker", "weights"},

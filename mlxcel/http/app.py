@@ -8,24 +8,26 @@ from sanic.application.state import ApplicationServerInfo
 from sanic.config import Config
 from sanic.http.constants import HTTP
 
-from mlxcel.http.auth import check_key
+from mlxcel.core.errors import InvalidApiKey
+from mlxcel.http.auth import KeySet, check_key
 from mlxcel.http.cors import CorsPolicy
 from mlxcel.http.deps import Deps
 from mlxcel.http.errors import error_reply
-from mlxcel.http.handlers import HANDLERS
+from mlxcel.http.handlers import find_handlers
+from mlxcel.http.head import REQUEST_ID, is_read, request_id
 from mlxcel.http.routes import Row, mount, mounted, read_rows
 
 HEADER_BYTES = 16_384
 """Sanic's ceiling."""
-REQUEST_ID = "X-Request-Id"
-REQUEST_ID_CHARS = 256
 
 
 def create_app(deps: Deps) -> Sanic:
     """Raises StartupError for a row that names what does not exist."""
     app = Sanic("mlxcel", config=_config(deps), configure_logging=False)
-    rows = mounted(read_rows(deps.options.routes["rows"], HANDLERS), deps)
-    _add_middleware(app, deps, rows)
+    rows = mounted(read_rows(deps.options.routes["rows"], find_handlers()), deps)
+    _add_cors(app, deps)
+    if deps.keys:
+        _add_auth(app, deps.keys, rows)
     app.error_handler.add(Exception, error_reply)
     # Tells Sanic that there is no HTTP/3, else every answer has an empty Alt-Svc header.
     app.state.server_info.append(ApplicationServerInfo(settings={"version": HTTP.VERSION_1}))
@@ -50,11 +52,9 @@ def _config(deps: Deps) -> Config:
     return config
 
 
-def _add_middleware(app: Sanic, deps: Deps, rows: list[Row]) -> None:
-    """Runs before 404, 405 and 413 too: CORS answers OPTIONS, then the key is asked for."""
+def _add_cors(app: Sanic, deps: Deps) -> None:
+    """Middleware runs before 404, 405 and 413 too: OPTIONS is answered for every path."""
     policy = CorsPolicy(deps.options.cors)
-    # Compared with the path as it was sent: behind a prefix nothing is exempt.
-    open_paths = frozenset(path for row in rows if row.is_open for path in row.paths)
 
     async def preflight(request: Request) -> HTTPResponse | None:
         if request.method != "OPTIONS":
@@ -63,24 +63,36 @@ def _add_middleware(app: Sanic, deps: Deps, rows: list[Row]) -> None:
         headers = policy.preflight_headers(request.headers.get("origin"), asked)
         return HTTPResponse(b"", headers=headers, content_type="text/html")
 
-    async def authenticate(request: Request) -> None:
-        if deps.keys and request.path not in open_paths:
-            check_key(deps.keys, request.headers)
-
     async def finish(request: Request, response: HTTPResponse) -> None:
         response.headers.update(policy.origin_headers(request.headers.get("origin")))
-        request_id = _request_id(request)
-        if request_id is not None:
-            response.headers[REQUEST_ID] = request_id
+        shown_id = request_id(request)
+        if shown_id is not None:
+            response.headers[REQUEST_ID] = shown_id
 
     app.register_middleware(preflight, "request")
-    app.register_middleware(authenticate, "request")
     app.register_middleware(finish, "response")
 
 
-def _request_id(request: Request) -> str | None:
-    """The client's own id, else ours where a route made one."""
-    sent = request.headers.get(REQUEST_ID, "")
-    if 0 < len(sent) <= REQUEST_ID_CHARS and sent.isascii() and sent.isprintable():
-        return sent
-    return getattr(request.ctx, "request_id", None)
+def _add_auth(app: Sanic, keys: KeySet, rows: list[Row]) -> None:
+    """After CORS: a preflight brings no key."""
+    # Compared with the path as it was sent: behind a prefix nothing is exempt.
+    open_paths = frozenset(path for row in rows if row.is_open for path in row.paths)
+
+    async def authenticate(request: Request) -> None:
+        """For whatever has no route; else it only repeats a check that was passed."""
+        # A head that could not be read has no key to check, and is refused as such.
+        if is_read(request) and request.path not in open_paths:
+            check_key(keys, request.headers)
+
+    async def authenticate_first(request: Request, **_: object) -> None:
+        """Middleware of a matched route runs when the whole body is there; this before it."""
+        try:
+            await authenticate(request)
+        except InvalidApiKey:
+            if request.stream.request_body:
+                # What follows on this connection is a body that nobody wants.
+                request.stream.keep_alive = False
+            raise
+
+    app.register_middleware(authenticate, "request")
+    app.signal("http.routing.after")(authenticate_first)

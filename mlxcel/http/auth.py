@@ -3,9 +3,9 @@
 import hmac
 import logging
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-from mlxcel.core.errors import InvalidApiKey, StartupError
+from mlxcel.core.errors import InvalidApiKey
+from mlxcel.core.keys import read_key_files
 
 log = logging.getLogger(__name__)
 BEARER = "Bearer "
@@ -29,27 +29,18 @@ class KeySet:
 
 
 def load_keys(keys: Iterable[str], files: Iterable[str]) -> KeySet:
-    """Raises StartupError for a file that cannot be read or that yields no key."""
-    found = [key for key in keys if key]
+    """Raises StartupError for a file that cannot be read, and for a source that is given but
+    yields no key: whoever gave it does not expect an open server."""
+    given = list(keys)
+    found = [key for key in given if key]
+    if given and not found:
+        raise StartupError("server.api_keys is given but holds no key; give one or leave it out")
     for file in files:
-        found.extend(_file_keys(file))
+        in_file = read_key_files([file])
+        if any(key.endswith("\r") for key in in_file):
+            log.warning("the API key file %s has CRLF line ends: the CR is part of each key", file)
+        found += in_file
     return KeySet(found)
-
-
-def _file_keys(file: str) -> list[str]:
-    """One key per line, split on LF alone and not trimmed; empty and # lines are skipped."""
-    try:
-        text = Path(file).expanduser().read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StartupError(
-            f"the API key file {file} cannot be read: {error} (server.api_key_files)"
-        ) from error
-    keys = [line for line in text.split("\n") if line and not line.startswith("#")]
-    if not keys:
-        raise StartupError(f"the API key file {file} holds no key (server.api_key_files)")
-    if any(key.endswith("\r") for key in keys):
-        log.warning("the API key file %s has CRLF line ends: the CR is part of each key", file)
-    return keys
 
 
 def check_key(keys: KeySet, headers: Mapping[str, str]) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from mlxcel.core.ports import Generator
 from mlxcel.core.settings import Settings
 from mlxcel.core.status import WorkerStatus
 from mlxcel.http.auth import KeySet
@@ -51,7 +50,9 @@ class LiveSettings(Protocol):
 class Deps:
     options: ServerOptions
     keys: KeySet
-    generate: Generator | None
     settings: LiveSettings
     statuses: Callable[[], Sequence[WorkerStatus]]
     inflight: InFlight
+    ports: Mapping[str, Any]
+    """What rows may need, by name; each handler knows the protocol of its own: `generate` is a
+    `core.ports.Generator`."""

@@ -16,6 +16,7 @@ from mlxcel.core.errors import (
     MlxcelError,
     RouteNotFound,
 )
+from mlxcel.http.head import is_read, request_id, too_large
 from mlxcel.http.replies import json_reply
 from mlxcel.http.routes import row_of
 from mlxcel.protocols.base import Dialect
@@ -35,7 +36,7 @@ def as_error(request: Request, exception: Exception) -> MlxcelError | None:
             allowed = tuple(sorted(exception.allowed_methods or ()))
             return MethodNotAllowed(request.method, request.path, allowed)
         case PayloadTooLarge():
-            return BodyTooLarge()
+            return BodyTooLarge() if is_read(request) else too_large(request)
     return None
 
 
@@ -47,7 +48,13 @@ def error_info(request: Request, exception: Exception) -> ErrorInfo:
     if isinstance(exception, SanicException):
         status = exception.status_code or 500
         return ErrorInfo(code="http", status=status, message=str(exception))
-    log.error("%s %s failed", request.method, request.path, exc_info=exception)
+    log.error(
+        "%s %s failed (request %s)",
+        request.method,
+        request.path,
+        request_id(request) or "without an id",
+        exc_info=exception,
+    )
     name = type(exception).__name__
     message = f"internal error ({name}); the server log has the traceback"
     return ErrorInfo(code="server_error", status=500, message=message)

@@ -30,15 +30,16 @@ LAST_WORD_S = 2.0
 async def generate(request: Request, deps: Deps, row: Row) -> HTTPResponse | None:
     _keep_reading(request)
     with deps.inflight.enter() as ticket, ticket.cut_as_error():
-        read = _read(request, deps, row)
-        head = Head(id=read.request.id, created=int(time.time()), model=_generator(deps).model.id)
+        generator: Generator = deps.ports["generate"]
+        read = _read(request, deps, row, served=generator.model.names)
+        head = Head(id=read.request.id, created=int(time.time()), model=generator.model.id)
         # Closing the iterator frees the slot: at the end, on a failure, when the client left.
-        async with aclosing(_events(deps, read)) as events:
+        async with aclosing(generator.generate(read.request)) as events:
             if not read.stream:
-                return json_reply(await _answer(read, head, events))
-            first = await _first(events)
-            writer = await SseWriter.open(request, deps.options.ping_interval_s)
-            await _pump(request, ticket, writer, read.encoder(head), first, events)
+                text, finished = await collect(events)
+                return json_reply(read.answer(head, text, finished))
+            writer = SseWriter(request, deps.options.ping_interval_s)
+            await _pump(request, ticket, writer, read.encoder(head), events)
     return None
 
 
@@ -48,16 +49,11 @@ def _keep_reading(request: Request) -> None:
     request.transport.resume_reading()
 
 
-def _generator(deps: Deps) -> Generator:
-    assert deps.generate is not None, "rows that need `generate` are not mounted without it"
-    return deps.generate
-
-
-def _read(request: Request, deps: Deps, row: Row) -> Read:
+def _read(request: Request, deps: Deps, row: Row, *, served: tuple[str, ...]) -> Read:
     received_s = time.monotonic()
-    request_id = f"chatcmpl-{uuid.uuid4()}"
-    request.ctx.request_id = request_id
     assert row.codec is not None, "checked when the rows were read"
+    request_id = f"{row.codec.ID_PREFIX}{uuid.uuid4()}"
+    request.ctx.request_id = request_id
     return row.codec.read(
         json_object(request),
         request_id=request_id,
@@ -65,29 +61,10 @@ def _read(request: Request, deps: Deps, row: Row) -> Read:
         received_s=received_s,
         rules=ReadRules(
             require_model=deps.options.routes["require_model"],
-            served=_generator(deps).model.names,
+            served=served,
             refuse_unknown=deps.options.routes["unknown_model"] == "refuse",
         ),
     )
-
-
-def _events(deps: Deps, read: Read) -> AsyncGenerator[Event, None]:
-    return _generator(deps).generate(read.request)
-
-
-async def _answer(read: Read, head: Head, events: AsyncGenerator[Event, None]) -> dict[str, object]:
-    got = await collect(events)
-    return read.answer(head, text=got.text, reason=got.reason, usage=got.usage, timings=got.timings)
-
-
-async def _first(events: AsyncGenerator[Event, None]) -> Event:
-    """Until it is here the answer can still be an error with its own status."""
-    first = await anext(events, None)
-    if first is None:
-        raise GenerationFailed("there was no event")
-    if isinstance(first, Failed):
-        raise RemoteError(first.error)
-    return first
 
 
 async def _pump(
@@ -95,21 +72,38 @@ async def _pump(
     ticket: Ticket,
     writer: SseWriter,
     encoder: StreamEncoder,
-    first: Event,
     events: AsyncGenerator[Event, None],
 ) -> None:
-    """Headers are out: whatever goes wrong now is told inside the stream (Sanic would drop the
-    answer of an error handler and truncate the body)."""
+    """Until headers are out an error is an answer with its own status. From then on it is told
+    inside the stream (Sanic would drop the answer of an error handler and truncate the body).
+
+    A worker in a long step cannot say that it took the request: after a ping interval without
+    a first event the headers leave all the same, for the sake of proxies.
+    """
+    writer.start_pings()
     try:
         with ticket.cut_as_error():
-            await writer.send(encoder.encode(first))
-            async for event in events:
-                await writer.send(encoder.encode(event))
+            await _send_all(writer, encoder, events)
     except Exception as error:
+        if not writer.is_open:
+            raise
         await _last_words(request, writer, encoder.encode(Failed(error_info(request, error))))
     finally:
         writer.stop_pings()
     await writer.end()
+
+
+async def _send_all(
+    writer: SseWriter, encoder: StreamEncoder, events: AsyncGenerator[Event, None]
+) -> None:
+    is_first = True
+    async for event in events:
+        if is_first and isinstance(event, Failed):
+            raise RemoteError(event.error)
+        is_first = False
+        await writer.send(encoder.encode(event))
+    if is_first:
+        raise GenerationFailed("there was no event")
 
 
 async def _last_words(request: Request, writer: SseWriter, frames: Iterable[SseFrame]) -> None:

@@ -41,9 +41,6 @@ class InFlight:
         self._empty.set()
         self.is_draining = False
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     @contextmanager
     def enter(self) -> Iterator[Ticket]:
         """Raises Unavailable while draining."""

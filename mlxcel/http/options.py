@@ -1,6 +1,5 @@
 """The server's share of the plan as typed values."""
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,18 +26,9 @@ class ServerOptions:
     """None: no keep-alive comments."""
     cors: CorsOptions
     routes: Mapping[str, Any]
-    """The routes section: rows under `rows`, switches beside them."""
+    """The routes section: rows under `rows`, switches beside them as booleans."""
     body_bytes: int
     http_timeout_s: float
-
-    @property
-    def is_loopback(self) -> bool:
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
 
 
 def read_options(options: Mapping[str, Any]) -> ServerOptions:

@@ -19,6 +19,8 @@ from mlxcel.protocols.base import Codec, Dialect
 
 log = logging.getLogger(__name__)
 PROTOCOLS = "mlxcel.protocols"
+GENERATE = "generate"
+"""The one handler that works through a codec."""
 
 Handler = Callable[[Request, Deps, "Row"], Awaitable[HTTPResponse | None]]
 
@@ -53,6 +55,8 @@ def read_rows(rows: Mapping[str, Mapping[str, Any]], handlers: Mapping[str, Hand
 
 def _row(name: str, row: Mapping[str, Any], handlers: Mapping[str, Handler]) -> Row:
     codec = row.get("codec")
+    if codec is None and row["handler"] == GENERATE:
+        raise StartupError(f"routes.rows.{name}.codec is missing: {GENERATE} needs one")
     return Row(
         id=name,
         methods=tuple(row["methods"]),
@@ -88,25 +92,22 @@ def _module(row: str, field: str, name: str) -> Any:
     return import_module(full)
 
 
-def is_on(row: Row, switches: Mapping[str, Any], auto: bool) -> bool:
-    """`when` is true, or the key of a switch; a switch on `auto` means `auto`."""
+def is_on(row: Row, routes: Mapping[str, Any]) -> bool:
+    """`when` is a boolean, or the key of a switch in the routes section."""
     if isinstance(row.when, bool):
         return row.when
-    if row.when not in switches:
+    section, _, key = row.when.partition(".")
+    if section != "routes" or key not in routes:
         raise StartupError(f"routes.rows.{row.id}.when = {row.when}: there is no such switch")
-    value = switches[row.when]
-    return auto if value == "auto" else bool(value)
+    # The plan has decided every `auto`; what is not plainly on stays off.
+    return routes[key] is True
 
 
 def mounted(rows: Iterable[Row], deps: Deps) -> list[Row]:
-    """The rows that exist on this server. `auto` switches are on where a stranger cannot
-    reach them: on loopback, or behind a key."""
-    auto = deps.options.is_loopback or bool(deps.keys)
-    routes = deps.options.routes
-    switches = {f"routes.{key}": value for key, value in routes.items() if key != "rows"}
+    """The rows that exist on this server."""
     shown: list[Row] = []
     for row in rows:
-        if not is_on(row, switches, auto):
+        if not is_on(row, deps.options.routes):
             log.info("route %s is off (%s)", row.paths[0], row.when)
         elif row.absent == "unsupported" or not _missing(row, deps):
             shown.append(row)
@@ -132,8 +133,7 @@ def mount(app: Sanic, row: Row, deps: Deps) -> None:
 
 
 def _missing(row: Row, deps: Deps) -> tuple[str, ...]:
-    there = {"generate"} if deps.generate is not None else set()
-    return tuple(need for need in row.needs if need not in there)
+    return tuple(need for need in row.needs if need not in deps.ports)
 
 
 async def _unsupported(missing: tuple[str, ...], request: Request, deps: Deps, row: Row) -> None:

@@ -4,7 +4,6 @@ Lives on the caller's event loop; installs no signal handlers and starts no proc
 """
 
 import asyncio
-import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,16 +12,14 @@ from sanic import Sanic
 from sanic.server import AsyncioServer
 
 from mlxcel.core.errors import StartupError
-from mlxcel.core.ports import Generator
 from mlxcel.core.status import WorkerStatus
 from mlxcel.http.app import create_app
 from mlxcel.http.auth import load_keys
 from mlxcel.http.deps import Deps, LiveSettings
 from mlxcel.http.inflight import InFlight
-from mlxcel.http.options import ServerOptions, read_options
+from mlxcel.http.options import read_options
 from mlxcel.http.sockets import allow_quick_restart, bind, shown_address
 
-log = logging.getLogger(__name__)
 CUT_GRACE_S = 3.0
 """For the last words of streams that the deadline has cut."""
 CLOSE_GRACE_S = 2.0
@@ -36,23 +33,31 @@ class HttpServer:
         self,
         options: Mapping[str, Any],
         *,
-        generate: Generator | None = None,
         settings: LiveSettings,
         statuses: Callable[[], Sequence[WorkerStatus]],
+        **ports: Any,
     ) -> None:
-        """Raises StartupError for keys that cannot be read."""
+        """`ports` are what route rows may need, by name. Raises StartupError for keys that
+        cannot be read."""
         self._options = read_options(options)
         self._inflight = InFlight()
         self._deps = Deps(
             options=self._options,
             keys=load_keys(self._options.api_keys, self._options.api_key_files),
-            generate=generate,
             settings=settings,
             statuses=statuses,
             inflight=self._inflight,
+            ports=ports,
         )
         self._socket: socket.socket | None = None
         self._server: AsyncioServer | None = None
+
+    @staticmethod
+    def preflight(options: Mapping[str, Any]) -> None:
+        """Raises StartupError for keys that cannot be read and for a port that is taken now."""
+        read = read_options(options)
+        load_keys(read.api_keys, read.api_key_files)
+        bind(read.host, read.port).close()
 
     def reserve(self) -> str:
         """Binds without listening; returns the address, with the real port for port 0."""
@@ -64,7 +69,6 @@ class HttpServer:
         if self._socket is None:
             self.reserve()
         assert self._socket is not None
-        _warn(self._options, has_keys=bool(self._deps.keys))
         app = create_app(self._deps)
         self._server = await _listening(app, self._socket)
 
@@ -114,12 +118,3 @@ async def _close(server: AsyncioServer) -> None:
         connection.abort()
     if closed is not None:
         await closed
-
-
-def _warn(options: ServerOptions, *, has_keys: bool) -> None:
-    if has_keys and options.api_prefix:
-        log.warning(
-            "with server.api_prefix = %s and API keys, %s/health needs a key as well",
-            options.api_prefix,
-            options.api_prefix,
-        )

@@ -12,11 +12,11 @@ def bind(host: str, port: int) -> socket.socket:
     Raises StartupError that names what is taken or wrong.
     """
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise StartupError(f"server.host = {host}: {error.strerror or error}") from error
+    # One socket listens. A name with both kinds (localhost) is on IPv4, which every client tries.
+    family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
     sock = socket.socket(family, kind, protocol)
     try:
         _bind(sock, address)

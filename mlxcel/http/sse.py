@@ -12,6 +12,7 @@ import orjson
 from sanic import Request
 from sanic.response import BaseHTTPResponse
 
+from mlxcel.http.unchunked import end_with_connection
 from mlxcel.protocols.base import SseFrame
 
 log = logging.getLogger(__name__)
@@ -31,23 +32,33 @@ def frame_bytes(frame: SseFrame) -> bytes:
 
 class SseWriter:
     """Writes frames, each send awaiting the transport, and a comment after every silence of
-    `ping_interval_s`, by the clock and whatever the sender does meanwhile."""
+    `ping_interval_s`, by the clock and whatever the sender does meanwhile.
 
-    def __init__(self, response: BaseHTTPResponse, ping_interval_s: float | None) -> None:
-        self._response = response
+    Status and headers leave with the first write, be it a frame or a comment.
+    """
+
+    def __init__(self, request: Request, ping_interval_s: float | None) -> None:
+        self._request = request
         self._interval_s = ping_interval_s
         self._last_s = monotonic()
+        self._response: BaseHTTPResponse | None = None
+        self._opening = asyncio.Lock()
         self._pinger: asyncio.Task[None] | None = None
         self._is_sending = False
 
-    @classmethod
-    async def open(cls, request: Request, ping_interval_s: float | None) -> "SseWriter":
-        """Status and headers leave with the first frame."""
-        response = await request.respond(
-            status=200, headers=dict(HEADERS), content_type="text/event-stream"
-        )
-        assert response is not None
-        return cls(response, ping_interval_s)
+    @property
+    def is_open(self) -> bool:
+        """Headers are out: an error can no longer be an answer with its own status."""
+        return self._response is not None
+
+    def start_pings(self) -> None:
+        if self._interval_s is not None:
+            self._pinger = asyncio.create_task(self._ping(self._interval_s))
+
+    def stop_pings(self) -> None:
+        if self._pinger is not None:
+            self._pinger.cancel()
+            self._pinger = None
 
     async def send(self, frames: Iterable[SseFrame]) -> None:
         """One write for all frames. A slow reader is waited for here."""
@@ -58,22 +69,27 @@ class SseWriter:
     async def end(self) -> None:
         """The last chunk of the body; the connection stays usable."""
         self.stop_pings()
-        await self._response.eof()
+        await (await self._opened()).eof()
 
-    def stop_pings(self) -> None:
-        if self._pinger is not None:
-            self._pinger.cancel()
-            self._pinger = None
+    async def _opened(self) -> BaseHTTPResponse:
+        # The pinger may be opening at the moment when the first frame is there.
+        async with self._opening:
+            if self._response is None:
+                self._response = await self._request.respond(
+                    status=200, headers=dict(HEADERS), content_type="text/event-stream"
+                )
+                if self._request.version == "1.0":
+                    end_with_connection(self._request)
+        assert self._response is not None
+        return self._response
 
     async def _write(self, data: bytes) -> None:
         self._is_sending = True
         try:
-            await self._response.send(data)
+            await (await self._opened()).send(data)
         finally:
             self._is_sending = False
         self._last_s = monotonic()
-        if self._pinger is None and self._interval_s is not None:
-            self._pinger = asyncio.create_task(self._ping(self._interval_s))
 
     async def _ping(self, interval_s: float) -> None:
         while True:
@@ -83,5 +99,5 @@ class SseWriter:
                 continue
             # A write that still waits for the reader is no silence of ours.
             if not self._is_sending:
-                await self._response.send(PING)
+                await (await self._opened()).send(PING)
             self._last_s = monotonic()

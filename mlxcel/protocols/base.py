@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mlxcel.core.errors import ErrorInfo
-from mlxcel.core.events import Event, FinishReason, Timings, Usage
+from mlxcel.core.events import Event, Finished
 from mlxcel.core.request import GenerationRequest
 from mlxcel.core.settings import Settings
 
@@ -59,13 +59,14 @@ class Read(Protocol):
 
     def encoder(self, head: Head) -> StreamEncoder: ...
 
-    def answer(
-        self, head: Head, *, text: str, reason: FinishReason, usage: Usage, timings: Timings
-    ) -> dict[str, Any]: ...
+    def answer(self, head: Head, text: str, finished: Finished) -> dict[str, Any]: ...
 
 
 class Codec(Protocol):
     """One generation route of a dialect; a module fits."""
+
+    ID_PREFIX: str
+    """How the ids of its answers begin."""
 
     def read(
         self,

@@ -56,16 +56,10 @@ class ChatTemplate:
         self._special_tokens = special_tokens
         self._knows_developer = "developer" in source
 
-    def render(
-        self,
-        messages: Sequence[Message],
-        kwargs: Mapping[str, Any],
-        *,
-        add_generation_prompt: bool = True,
-    ) -> str:
-        """Raises TemplateRefused."""
+    def render(self, messages: Sequence[Message], kwargs: Mapping[str, Any]) -> str:
+        """Up to where the answer begins. Raises TemplateRefused."""
         turns = [as_template_message(m, knows_developer=self._knows_developer) for m in messages]
-        own = {"messages": turns, "add_generation_prompt": add_generation_prompt}
+        own = {"messages": turns, "add_generation_prompt": True}
         try:
             return self._template.render({**_ABSENT, **self._special_tokens, **kwargs, **own})
         except _REFUSALS as error:

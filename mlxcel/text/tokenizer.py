@@ -5,7 +5,7 @@ Read from the files of a checkpoint folder; needs no weights, no mlx and no tran
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +45,10 @@ class TextModel:
         self.chat_template = chat_template
         """Jinja source of the checkpoint's own template."""
 
-    @property
-    def vocab_size(self) -> int:
-        return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
-
-    def encode(self, text: str, add_special: bool = False) -> list[int]:
-        """`add_special` adds what the tokenizer puts around a text, such as BOS."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special).ids
+    def encode(self, text: str) -> list[int]:
+        """Without what the tokenizer puts around a text, such as BOS: templates write that."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
-
-    def token_bytes(self, token: int) -> bytes | None:
-        """The bytes a token adds to a text; None: this tokenizer's tokens have no fixed bytes."""
-        return None if self._pieces is None else self._pieces[token]
 
     def detokenizer(self, *, at_start: bool = True) -> Detokenizer:
         """`at_start` is false when the answer continues a text that is already there."""
@@ -108,12 +100,19 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(_text(path))
     except ValueError as error:
         raise StartupError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise StartupError(f"{path} must hold a JSON object, not {type(value).__name__}")
     return value
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartupError(f"{path} cannot be read as UTF-8 text: {error}") from error
 
 
 def _special_tokens(config: Json) -> dict[str, str]:
@@ -127,23 +126,50 @@ def _special_tokens(config: Json) -> dict[str, str]:
 
 
 def _eos_ids(folder: Path, tokenizer_eos: int | None) -> set[int]:
-    config = _read_json(folder / "config.json")
-    sources = (
-        _read_json(folder / "generation_config.json"),
-        config,
-        config.get("text_config") or {},
-    )
-    stated = (source.get("eos_token_id") for source in sources)
-    first: Any = next((value for value in stated if value is not None), [])
-    ids: set[int] = set(first if isinstance(first, list) else [first])
-    return ids if tokenizer_eos is None else ids | {tokenizer_eos}
+    """Those of the first file that states some, and the tokenizer's own."""
+    own = set() if tokenizer_eos is None else {tokenizer_eos}
+    for place, source in _eos_sources(folder):
+        stated = source.get("eos_token_id")
+        if stated is not None:
+            return own | set(_token_ids(place, stated))
+    return own
+
+
+def _eos_sources(folder: Path) -> Iterator[tuple[str, Json]]:
+    path = folder / "generation_config.json"
+    yield f"{path}: eos_token_id", _read_json(path)
+    path = folder / "config.json"
+    config = _read_json(path)
+    yield f"{path}: eos_token_id", config
+    text = config.get("text_config")
+    if isinstance(text, dict):
+        yield f"{path}: text_config.eos_token_id", text
+
+
+def _token_ids(place: str, value: object) -> list[int]:
+    ids = value if isinstance(value, list) else [value]
+    if not all(type(token) is int for token in ids):
+        raise StartupError(f"{place} must be an integer or a list of integers, not {value!r:.60}")
+    return ids
 
 
 def _chat_template(folder: Path, config: Json) -> str | None:
     path = folder / "chat_template.jinja"
     if path.is_file():
-        return path.read_text(encoding="utf-8")
+        return _text(path)
     template = config.get("chat_template")
-    if isinstance(template, list):  # several named ones: [{"name": ..., "template": ...}]
-        template = {row["name"]: row["template"] for row in template}.get("default")
-    return template if isinstance(template, str) else None
+    if isinstance(template, list):
+        template = _default_template(template)
+    if template is None or isinstance(template, str):
+        return template
+    raise StartupError(
+        f"{folder / 'tokenizer_config.json'}: chat_template must be a string or a list of "
+        f'{{"name": ..., "template": ...}}, not {config["chat_template"]!r:.60}'
+    )
+
+
+def _default_template(rows: list[Any]) -> object:
+    """Of several named ones; the list itself when it is none of those."""
+    if not all(isinstance(row, dict) and {"name", "template"} <= row.keys() for row in rows):
+        return rows
+    return next((row["template"] for row in rows if row["name"] == "default"), None)

@@ -35,9 +35,9 @@ async def start(generator: Scripted, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
         ) -> Site:
             server = HttpServer(
                 server_options(**changed),
-                generate=generate,
                 settings=StillSettings() if settings is None else settings,
                 statuses=lambda: [generator.status()],
+                **({} if generate is None else {"generate": generate}),
             )
             site = Site(server, server.reserve(), generator)
             await server.start()

@@ -2,17 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
+import yaml
 
 from mlxcel.core.errors import MlxcelError
 from mlxcel.core.events import Accepted, Event, Finished, FinishReason, TextDelta, Timings, Usage
 from mlxcel.core.ports import ServedModel
 from mlxcel.core.request import GenerationRequest
-from mlxcel.core.settings import SamplingDefaults, Settings
 from mlxcel.core.status import ModelInfo, State, WorkerStats, WorkerStatus
 from mlxcel.http.server import HttpServer
+from tests.settings import settings
+
+CONF = Path(__file__).parents[2] / "conf" / "routes"
 
 USAGE = Usage(prompt_tokens=3, completion_tokens=2)
 TIMINGS = Timings(queued_ms=1.0, prompt_ms=10.0, decode_ms=20.0, total_ms=40.0)
@@ -85,15 +89,7 @@ class Scripted:
 class StillSettings:
     """Settings that never change, for tests of everything else."""
 
-    current = Settings(
-        version=1,
-        fingerprint="0" * 64,
-        sampling=SamplingDefaults(
-            temperature=0.8, top_p=0.95, top_k=40, min_p=0.05, seed=None, max_tokens=512
-        ),
-        decode_timeout_s=600,
-        template_kwargs={},
-    )
+    current = settings()
 
     def describe(self) -> dict[str, Any]:
         return {"schema": [], "current": {}, "fingerprint": "0" * 64}
@@ -108,40 +104,23 @@ class StillSettings:
         raise MlxcelError("these settings stand still")
 
 
-def _row(methods: str, paths: str, handler: str, **more: object) -> dict[str, Any]:
-    row = {"methods": methods.split(), "paths": paths.split(), "handler": handler}
-    return row | {"dialect": "openai", "needs": [], "auth": "key", "when": True} | more
+def _shipped_routes() -> dict[str, Any]:
+    """The routes section as the plan gives it: rows from every file, `auto` decided."""
+    routes: dict[str, Any] = yaml.safe_load((CONF / "default.yaml").read_text())
+    files = [yaml.safe_load(path.read_text()) for path in sorted(CONF.glob("rows/*.yaml"))]
+    del routes["defaults"]
+    return routes | {
+        "settings": True,
+        "rows": {k: row for file in files for k, row in file.items()},
+    }
 
 
-ROWS = {
-    "chat_completions": _row(
-        "POST",
-        "/v1/chat/completions /chat/completions",
-        "generate",
-        codec="openai.chat",
-        needs=["generate"],
-        absent="unsupported",
-    ),
-    "models": _row("GET HEAD", "/v1/models /models", "models.list", needs=["generate"]),
-    "health": _row("GET HEAD", "/health /v1/health /", "health.show", auth="none"),
-    "settings_get": _row(
-        "GET HEAD", "/v1/settings /settings", "settings.show", when="routes.settings"
-    ),
-    "settings_patch": _row(
-        "PATCH", "/v1/settings /settings", "settings.patch", when="routes.settings"
-    ),
-    "settings_history": _row(
-        "GET", "/v1/settings/history", "settings.history", when="routes.settings"
-    ),
-    "settings_revert": _row(
-        "POST", "/v1/settings/revert", "settings.revert", when="routes.settings"
-    ),
-}
+ROUTES = _shipped_routes()
+ROWS: dict[str, Any] = ROUTES["rows"]
 
 
 def server_options(**changed: object) -> dict[str, Any]:
-    """The `server` section with the routes; `routes` given by name is laid over the default."""
-    routes = {"rows": ROWS, "settings": "auto", "require_model": True, "unknown_model": "accept"}
+    """The `server` section with the routes; `routes` given by name is laid over the shipped."""
     options: dict[str, Any] = {
         "host": "127.0.0.1",
         "port": 0,
@@ -158,9 +137,8 @@ def server_options(**changed: object) -> dict[str, Any]:
         "body_bytes": 1_000_000,
         "http_timeout_secs": 60,
     }
-    more = dict(changed)
-    routes |= more.pop("routes", {})  # type: ignore[arg-type]
-    return options | more | {"routes": routes}
+    more: dict[str, Any] = dict(changed)
+    return options | more | {"routes": ROUTES | more.get("routes", {})}
 
 
 class Site:

@@ -31,11 +31,6 @@ def test_byte_template_writes_one_turn_per_message() -> None:
     )
 
 
-def test_generation_prompt_can_be_left_out() -> None:
-    text = compiled(BYTE_TEMPLATE).render([USER], {}, add_generation_prompt=False)
-    assert text == "<|user|>hi<|end|>"
-
-
 def test_developer_is_system_for_a_template_that_does_not_know_it() -> None:
     developer = Message(role="developer", text="Be short.")
     assert rendered(SYSTEM_FIRST, developer, USER) == "system: Be short.;user: hi;"

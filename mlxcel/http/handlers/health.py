@@ -4,6 +4,7 @@ import os
 
 from sanic import HTTPResponse, Request
 
+from mlxcel.core.ports import Generator
 from mlxcel.http.deps import Deps
 from mlxcel.http.replies import json_reply
 from mlxcel.http.routes import Row
@@ -11,8 +12,9 @@ from mlxcel.protocols.mlxcel.health import OK, health_body, health_word
 
 
 async def show(request: Request, deps: Deps, row: Row) -> HTTPResponse:
-    model = deps.generate.model if deps.generate is not None else None
-    chat = deps.generate.status() if deps.generate is not None else None
+    generator: Generator | None = deps.ports.get("generate")
+    model = generator.model if generator is not None else None
+    chat = generator.status() if generator is not None else None
     word = health_word(chat, deps.statuses(), draining=deps.inflight.is_draining)
     body = health_body(word, model, chat, front_pid=os.getpid())
     return json_reply(body, 200 if word == OK else 503)

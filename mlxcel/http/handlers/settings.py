@@ -4,7 +4,7 @@ from typing import Any
 
 from sanic import HTTPResponse, Request
 
-from mlxcel.config.settings import PatchRefused
+from mlxcel.core.errors import PatchRefused
 from mlxcel.http.body import json_value
 from mlxcel.http.deps import Deps, Patched
 from mlxcel.http.replies import json_reply

@@ -65,9 +65,7 @@ def _rounded(value: float) -> float:
     return round(value, 3)
 
 
-def chat_body(
-    head: Head, *, text: str, reason: FinishReason, usage: Usage, timings: Timings
-) -> dict[str, Any]:
+def chat_body(head: Head, text: str, finished: Finished) -> dict[str, Any]:
     return {
         "id": head.id,
         "object": "chat.completion",
@@ -78,12 +76,12 @@ def chat_body(
             {
                 "index": 0,
                 "message": {"role": "assistant", "content": text},
-                "finish_reason": FINISH[reason],
+                "finish_reason": FINISH[finished.reason],
                 "logprobs": None,
             }
         ],
-        "usage": usage_body(usage),
-        "timings": timings_body(usage, timings),
+        "usage": usage_body(finished.usage),
+        "timings": timings_body(finished.usage, finished.timings),
     }
 
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlxcel.core.errors import ModelNotFound
-from mlxcel.core.events import FinishReason, Timings, Usage
+from mlxcel.core.events import Finished
 from mlxcel.core.request import ChatPrompt, GenerationRequest
 from mlxcel.core.settings import Settings
 from mlxcel.protocols.base import Head, ReadRules
 from mlxcel.protocols.fields import Reader
 from mlxcel.protocols.openai.answer import ChatEncoder, chat_body
-from mlxcel.protocols.openai.messages import read_messages
+from mlxcel.protocols.openai.messages import read_messages, refuse_media
 from mlxcel.protocols.openai.refused import check_refused
 from mlxcel.protocols.openai.sampling import (
     Draw,
@@ -22,6 +22,7 @@ from mlxcel.protocols.openai.sampling import (
 )
 from mlxcel.protocols.openai.template_kwargs import read_template_kwargs
 
+ID_PREFIX = "chatcmpl-"
 INERT_STRINGS = ("user", "prompt_cache_key")
 INERT_SWITCHES = ("cache_prompt", "parallel_tool_calls")
 INERT_COUNTS = (
@@ -41,10 +42,8 @@ class ChatRead:
     def encoder(self, head: Head) -> ChatEncoder:
         return ChatEncoder(head, include_usage=self.include_usage)
 
-    def answer(
-        self, head: Head, *, text: str, reason: FinishReason, usage: Usage, timings: Timings
-    ) -> dict[str, Any]:
-        return chat_body(head, text=text, reason=reason, usage=usage, timings=timings)
+    def answer(self, head: Head, text: str, finished: Finished) -> dict[str, Any]:
+        return chat_body(head, text, finished)
 
 
 def read(
@@ -56,7 +55,7 @@ def read(
     rules: ReadRules,
     draw: Draw = draw_seed,
 ) -> ChatRead:
-    """Raises BadField, ModelNotFound or MediaNotSupported. Unknown root keys are accepted."""
+    """Raises BadField, ModelNotFound or NotSupported. Unknown root keys are accepted."""
     fields = Reader(body)
     check_model(fields, rules)
     stream = fields.boolean("stream") or False
@@ -66,13 +65,15 @@ def read(
     _check_inert(fields)
     request = GenerationRequest(
         id=request_id,
-        prompt=ChatPrompt(messages=messages, kwargs=read_template_kwargs(fields, settings)),
+        prompt=ChatPrompt(messages=messages, kwargs=read_template_kwargs(fields)),
         settings=settings,
         sampling=read_sampling(fields, settings.sampling, draw),
         max_tokens=read_max_tokens(fields, settings.sampling.max_tokens),
         stop=read_stop(fields),
         received_s=received_s,
     )
+    # The last check: whatever else is wrong with the body is told first.
+    refuse_media(fields)
     return ChatRead(request=request, stream=stream, include_usage=include_usage)
 
 

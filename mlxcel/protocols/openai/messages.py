@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mlxcel.core.errors import BadField, MlxcelError
+from mlxcel.core.errors import BadField, NotSupported
 from mlxcel.core.request import Message, ToolCall
 from mlxcel.protocols.fields import Reader, json_type, shown
 
@@ -11,33 +11,27 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 MEDIA_PARTS = {"image_url": "image", "input_audio": "audio", "video_url": "video"}
 
 
-class MediaNotSupported(MlxcelError):
-    """The model has no tower for a part of this kind."""
-
-    code = "not_supported"
-    status = 501
-
-    def __init__(self, kind: str, param: str) -> None:
-        super().__init__(
-            f"{kind} input is not supported: the served model takes text only", param=param
-        )
-
-
 def read_messages(fields: Reader) -> tuple[Message, ...]:
-    """Raises BadField, then MediaNotSupported: a malformed body is told before a media part."""
+    """Raises BadField. A media part counts as input, without a trace in the messages."""
     entries = fields.items("messages")
     if entries is None:
         raise fields.refuse("messages", "is required; it wants an array of messages")
     readers = [_object(entry, f"messages[{i}]") for i, entry in enumerate(entries)]
     messages = tuple(_message(reader) for reader in readers)
-    media = next((part for reader in readers for part in _media(reader)), None)
-    if media is not None:
-        raise MediaNotSupported(*media)
-    if not any(_has_input(message) for message in messages):
+    if not any(map(_has_input, messages)) and _first_media(fields) is None:
         raise fields.refuse(
             "messages", "wants at least one message with text, tool calls or reasoning"
         )
     return messages
+
+
+def refuse_media(fields: Reader) -> None:
+    """After `read_messages`. Raises NotSupported for the first part that is no text."""
+    media = _first_media(fields)
+    if media is not None:
+        kind, place = media
+        what = f"{kind} input is not supported: the served model takes text only"
+        raise NotSupported(what, param=place)
 
 
 def _message(fields: Reader) -> Message:
@@ -91,8 +85,14 @@ def _part_text(part: Reader) -> str:
     return ""
 
 
+def _first_media(fields: Reader) -> tuple[str, str] | None:
+    """Kind and place."""
+    entries = enumerate(fields.items("messages") or ())
+    readers = (Reader(entry, f"messages[{i}]") for i, entry in entries)
+    return next((part for reader in readers for part in _media(reader)), None)
+
+
 def _media(fields: Reader) -> Iterator[tuple[str, str]]:
-    """Kind and place of every media part."""
     content = fields.body.get("content")
     if isinstance(content, list):
         for part in _parts(fields, content):

@@ -10,7 +10,7 @@ VOCAB_TYPE_BPE = 2
 
 
 def models_body(model: ServedModel, info: ModelInfo | None, *, created: int) -> dict[str, Any]:
-    """`info` is None while the worker loads or restarts: what only it knows is then 0."""
+    """`info` is None until the worker was ready once: what only it knows is then 0."""
     return {
         "models": [_ollama_entry(model)],
         "object": "list",

@@ -4,8 +4,8 @@ Whoever sends one of them gets a 400 that names the field and what works, never 
 silently lacks what was asked for. A field leaves this table when its feature arrives.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from mlxcel.protocols.fields import Reader, shown
@@ -15,12 +15,14 @@ NEUTRAL_TOOL_CHOICES = ("auto", "none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """`kind` is the reader for the type; `is_neutral` says which values ask for nothing."""
+    """`kind` is the reader for the type, `bounds` are its keywords; `is_neutral` says which values
+    ask for nothing."""
 
     names: tuple[str, ...]
     kind: str
     is_neutral: Callable[[Any], bool]
     works: str
+    bounds: Mapping[str, float] = field(default_factory=dict)
 
 
 def _number(*names: str, neutral: tuple[float, ...], works: str) -> Refusal:
@@ -35,9 +37,11 @@ def _switch(name: str) -> Refusal:
     return Refusal(names=(name,), kind="boolean", is_neutral=_is_off, works="false")
 
 
-def _off(name: str) -> Refusal:
+def _off(name: str, **bounds: float) -> Refusal:
     """A number that turns something on when it is above 0."""
-    return Refusal(names=(name,), kind="number", is_neutral=_is_not_positive, works="0")
+    return Refusal(
+        names=(name,), kind="number", is_neutral=_is_not_positive, works="0", bounds=bounds
+    )
 
 
 def _is_off(value: bool) -> bool:
@@ -67,8 +71,8 @@ REFUSALS = (
     # mlx_lm.server spells "off" 0.0, everybody else 1.0.
     _number("repetition_penalty", "repeat_penalty", neutral=(1.0, 0.0), works="1.0"),
     _number("typical_p", neutral=(1.0,), works="1.0"),
-    _off("top_n_sigma"),
-    _off("xtc_probability"),
+    _off("top_n_sigma", minimum=0.0),
+    _off("xtc_probability", minimum=0.0, maximum=1.0),
     _off("dry_multiplier"),
     _integer("thinking_budget_tokens", "reasoning_budget_tokens", neutral=(-1,), works="-1"),
     _integer("thinking_token_budget", neutral=(-1,), works="-1"),
@@ -80,7 +84,7 @@ REFUSALS = (
 def check_refused(fields: Reader) -> None:
     """Raises BadField for the first field of the table that asks for something."""
     for refusal in REFUSALS:
-        value = getattr(fields, refusal.kind)(*refusal.names)
+        value = getattr(fields, refusal.kind)(*refusal.names, **refusal.bounds)
         if value is not None and not refusal.is_neutral(value):
             key, _ = fields.pick(*refusal.names)
             raise fields.refuse(key, _rule(value, refusal.works))

@@ -19,6 +19,9 @@ GREEDY_BELOW = 1e-5
 """Dividing by a smaller temperature overflows float32."""
 HOTTEST = 1e5
 INT32_MAX = 2**31 - 1
+STOPS = 64
+STOP_CHARS = 1024
+"""Stop strings are searched for in every piece of an answer, by the loop that serves everybody."""
 
 Draw = Callable[[], int]
 T = TypeVar("T")
@@ -56,7 +59,14 @@ def read_max_tokens(fields: Reader, default: int) -> int:
 
 def read_stop(fields: Reader) -> tuple[str, ...]:
     """Empty strings are dropped: they would match everywhere."""
-    return tuple(entry for entry in fields.strings("stop") or () if entry)
+    sent = fields.strings("stop") or ()
+    if len(sent) > STOPS:
+        raise fields.refuse("stop", f"wants at most {STOPS} strings, got {len(sent)}")
+    longest = max(map(len, sent), default=0)
+    if longest > STOP_CHARS:
+        rule = f"wants strings of at most {STOP_CHARS} characters, got one of {longest}"
+        raise fields.refuse("stop", rule)
+    return tuple(entry for entry in sent if entry)
 
 
 def _seed(sent: int | None, default: int | None, draw: Draw) -> int:

@@ -144,56 +144,51 @@ def test_an_unknown_model_is_accepted_or_not_found() -> None:
         chat_read(model="gpt-4o", rules=strict)
 
 
-SERVER = {"enable_thinking": True, "style": "server"}
-
-
 @pytest.mark.parametrize(
     ("sent", "kwargs"),
     [
-        pytest.param({}, SERVER, id="server-only"),
+        pytest.param({}, {}, id="nothing"),
         pytest.param(
             {"chat_template_kwargs": {"enable_thinking": False}},
-            SERVER | {"enable_thinking": False},
-            id="root-over-server",
+            {"enable_thinking": False},
+            id="root",
         ),
         pytest.param(
             {"chat_template_kwargs": {}, "extra_body": {"chat_template_kwargs": {"a": 1}}},
-            SERVER,
+            {},
             id="empty-root-is-final",
         ),
         pytest.param(
             {"extra_body": {"chat_template_kwargs": {"a": 1}, "preserve_thinking": True}},
-            SERVER | {"a": 1},
+            {"a": 1},
             id="nested-object-before-single-key",
         ),
         pytest.param(
             {"extra_body": {"preserve_thinking": True}},
-            SERVER | {"preserve_thinking": True},
+            {"preserve_thinking": True},
             id="nested-single-key",
         ),
         pytest.param(
             {"preserve_thinking": False, "extra_body": {"preserve_thinking": True}},
-            SERVER | {"preserve_thinking": False},
+            {"preserve_thinking": False},
             id="flattened-wins",
         ),
-        pytest.param({"preserve_thinking": "yes"}, SERVER, id="non-boolean-is-unset"),
-        pytest.param(
-            {"reasoning_effort": "low"}, SERVER | {"reasoning_effort": "low"}, id="effort"
-        ),
+        pytest.param({"preserve_thinking": "yes"}, {}, id="non-boolean-is-unset"),
+        pytest.param({"reasoning_effort": "low"}, {"reasoning_effort": "low"}, id="effort"),
         pytest.param(
             {"extra_body": {"reasoning_effort": "low"}},
-            SERVER | {"reasoning_effort": "low"},
+            {"reasoning_effort": "low"},
             id="nested-effort",
         ),
         pytest.param(
             {"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "high"}},
-            SERVER | {"reasoning_effort": "high"},
+            {"reasoning_effort": "high"},
             id="explicit-kwarg-over-effort",
         ),
-        pytest.param({"reasoning_effort": ""}, SERVER, id="empty-effort-is-absent"),
+        pytest.param({"reasoning_effort": ""}, {}, id="empty-effort-is-absent"),
     ],
 )
-def test_template_kwargs(sent: dict[str, Any], kwargs: dict[str, Any]) -> None:
+def test_template_kwargs_are_what_was_sent(sent: dict[str, Any], kwargs: dict[str, Any]) -> None:
     assert chat_read(**sent).request.prompt.kwargs == kwargs
 
 

@@ -7,7 +7,6 @@ from mlxcel.core.errors import MlxcelError
 from mlxcel.core.ports import ServedModel
 from mlxcel.core.status import ModelInfo
 from mlxcel.protocols.openai.errors import error_body
-from mlxcel.protocols.openai.messages import MediaNotSupported
 from mlxcel.protocols.openai.models import models_body
 
 MODEL = ServedModel(
@@ -57,7 +56,7 @@ INFO = ModelInfo(
         pytest.param(errors.InvalidApiKey(), "invalid_api_key", "invalid_api_key", id="key"),
         pytest.param(errors.RouteNotFound("/x"), "not_found_error", None, id="route"),
         pytest.param(errors.NotImplementedHere("x"), "not_implemented", None, id="no-worker"),
-        pytest.param(MediaNotSupported("image", "m"), "not_supported_error", None, id="media"),
+        pytest.param(errors.NotSupported("x", param="m"), "not_supported_error", None, id="media"),
         pytest.param(errors.QueueFull(), "server_busy", None, id="queue"),
         pytest.param(errors.Unavailable("x"), "unavailable_error", None, id="unavailable"),
         pytest.param(errors.WorkerDied("chat", "9"), "server_error", None, id="worker"),
@@ -88,5 +87,5 @@ def test_the_model_list_names_ids_and_facts() -> None:
     }
 
 
-def test_the_model_list_stands_while_the_worker_is_away() -> None:
+def test_the_model_list_stands_before_the_worker_is_ready() -> None:
     assert models_body(MODEL, None, created=0)["data"][0]["meta"]["n_params"] == 0

@@ -35,10 +35,8 @@ def wire(read: Read, events: list[Event]) -> bytes:
     if read.stream:
         encoder = read.encoder(HEAD)
         return b"".join(frame_bytes(frame) for event in events for frame in encoder.encode(event))
-    got = asyncio.run(collect(replayed(events)))
-    return orjson.dumps(
-        read.answer(HEAD, text=got.text, reason=got.reason, usage=got.usage, timings=got.timings)
-    )
+    text, finished = asyncio.run(collect(replayed(events)))
+    return orjson.dumps(read.answer(HEAD, text, finished))
 
 
 async def replayed(events: list[Event]) -> AsyncIterator[Event]:

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from mlxcel.core.errors import BadField
+from mlxcel.core.errors import BadField, NotSupported
 from mlxcel.core.request import Message, ToolCall
-from mlxcel.protocols.openai.messages import MediaNotSupported
 from tests.protocols.openai.reading import chat_read
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -127,6 +126,6 @@ def test_missing_messages_are_named() -> None:
     ids=["image", "audio", "video"],
 )
 def test_media_is_not_supported(kind: str, word: str) -> None:
-    with pytest.raises(MediaNotSupported, match=f"^{word} input is not supported") as caught:
+    with pytest.raises(NotSupported, match=f"^{word} input is not supported") as caught:
         messages({"role": "user", "content": [{"type": "text", "text": "x"}, {"type": kind}]})
     assert (caught.value.status, caught.value.param) == (501, "messages[0].content[1]")

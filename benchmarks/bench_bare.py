@@ -28,7 +28,13 @@ def decode_rate(network: object, layers: int, rows: int, steps: int) -> float:
 
 
 def main() -> None:
-    options = {"path": sys.argv[1], "precision": "float32", "batch": 4, "device": "auto", "train_window": 512}
+    options = {
+        "path": sys.argv[1],
+        "precision": "float32",
+        "batch": 4,
+        "device": "auto",
+        "train_window": 8192,
+    }
     model = load_model(options, lambda step, fraction: None)
     for line in sys.stdin:
         rows, steps = map(int, line.split())

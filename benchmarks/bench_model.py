@@ -12,7 +12,10 @@ from mlxcel.weights.load import load_model
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-options = {"path": sys.argv[1], "precision": "float32", "batch": 4, "device": "auto", "train_window": 512}
+options = {
+    "path": sys.argv[1], "precision": "float32", "batch": 4, "device": "auto",
+    "train_window": 8192,
+}
 model = load_model(options, lambda step, fraction: None)
 arrays = dict(tree_flatten(model.network.parameters()))
 mx.save_safetensors(str(Path(sys.argv[2]) / "model.safetensors"), arrays, {"format": "mlx"})

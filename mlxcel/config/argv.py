@@ -187,7 +187,10 @@ class Line:
         if word in self.table.commands:
             return f"a command comes first: {self.program} {word}"
         near = get_close_matches(word, self.table.commands, n=1)
-        return f"did you mean {near[0]}?" if near else f"did you mean model={word}?"
+        if near:
+            return f"did you mean {near[0]}?"
+        commands = ", ".join(self.table.commands)
+        return f"the commands are {commands}; a model is named by --model NAME"
 
 
 def _is_flag(word: str) -> bool:

@@ -46,6 +46,7 @@ class Row:
     reject: Mapping[str, str] = field(default_factory=dict)
     rank: int = 0
     exists: bool = False
+    keys: bool = False
     fold: int = 0
     takes: bool = False
     neutral: str = ""

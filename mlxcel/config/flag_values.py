@@ -12,16 +12,21 @@ from pathlib import Path
 from typing import NoReturn
 
 from mlxcel.config.flag_table import SPLIT, Row
+from mlxcel.core.errors import StartupError
+from mlxcel.core.keys import read_key_files
 
 _TRUE = frozenset({"on", "enabled", "true", "1"})
 _FALSE = frozenset({"off", "disabled", "false", "0"})
 _SIZE = re.compile(r"(\d+)|(\d+(?:\.\d+)?) *([KMG])B?", re.ASCII | re.IGNORECASE)
 _POWER = {"K": 10, "M": 20, "G": 30}
+_NO_KEY = "holds no key; give one, or leave it out for a server that asks for none"
 
 
 def read_value(row: Row, text: str) -> object:
     """The tree value of one text: a list for a row that repeats."""
     values = [_one(row, part) for part in _parts(row, text)]
+    if not values:
+        raise ValueError(_NO_KEY if row.type == "secret" else "names nothing; leave it out")
     return values if row.repeats else values[0]
 
 
@@ -73,7 +78,17 @@ def _one(row: Row, text: str) -> object:
         value %= 1 << row.fold
     if row.exists and not Path(str(value)).is_file():
         raise ValueError("is not a file")
+    if row.keys:
+        _require_keys(str(value))
     return row.map.get(value, row.map.get("*", value)) if row.map else value
+
+
+def _require_keys(path: str) -> None:
+    """Whoever names a key file does not expect a server that asks for no key."""
+    try:
+        read_key_files([path])
+    except StartupError as error:
+        raise ValueError(f"cannot be used: {error.message}") from error
 
 
 def _integer(text: str) -> int:

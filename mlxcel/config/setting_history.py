@@ -1,6 +1,7 @@
 """What was changed, and where undoing leads. Bounded; belongs to whoever holds the store's lock."""
 
 import copy
+import json
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from mlxcel.core.errors import NothingToRevert, UnknownVersion
 
 HISTORY = 1000
 """Changes that are kept."""
+TOLD = 1000
+"""Characters of a value in the history: a thousand changes are one answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +24,13 @@ class Past:
     """HTTP name to canonical value; mutable names alone."""
     undo: int | None
     """The version that undoing leads to."""
+
+
+def brief(value: object) -> object:
+    """A value as history tells it: the beginning of its JSON where it is long. What a revert
+    needs is kept apart."""
+    text = json.dumps(value, ensure_ascii=False, default=dict)
+    return value if len(text) <= TOLD else f"{text[:TOLD]}..."
 
 
 class History:

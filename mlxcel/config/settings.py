@@ -16,7 +16,7 @@ from mlxcel.config.keys import LIVE, read
 from mlxcel.config.live import difference, fingerprint, frozen, laid, snapshot
 from mlxcel.config.live_rules import Rules, live_rules
 from mlxcel.config.setting_checks import canonical
-from mlxcel.config.setting_history import History, Past
+from mlxcel.config.setting_history import History, Past, brief
 from mlxcel.config.setting_rows import Row, load_rows, shown
 from mlxcel.core.errors import PatchRefused, PreconditionFailed, StartupError
 from mlxcel.core.settings import Settings
@@ -191,7 +191,10 @@ class SettingsStore:
         return _State(settings=settings, live=live, past=past)
 
     def _change(self, old: _State, new: _State, changed: Mapping[str, Any]) -> dict[str, Any]:
-        pairs = {name: {"old": old.values[name], "new": new.values[name]} for name in changed}
+        pairs = {
+            name: {"old": brief(old.values[name]), "new": brief(new.values[name])}
+            for name in changed
+        }
         for name, pair in pairs.items():
             _log.info("setting %s: %.200r -> %.200r", name, pair["old"], pair["new"])
         return {

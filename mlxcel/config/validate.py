@@ -101,9 +101,10 @@ def _unset(value: object, key: str = "") -> Iterator[str]:
 
 
 def _missing(key: str, rule: Mapping[str, Any]) -> Problem:
-    what = "section is missing" if "." not in key else "key is missing"
-    hint = rule.get("description", "")
-    return Problem(key=key, value=None, rule=what, hint=hint)
+    if "." not in key:
+        hint = f"it cannot be removed: choose an option of it ({key}=NAME), or set its keys"
+        return Problem(key=key, value=None, rule="section is missing", hint=hint)
+    return Problem(key=key, value=None, rule="key is missing", hint=rule.get("description", ""))
 
 
 def _unknown(key: str, value: object) -> list[Problem]:

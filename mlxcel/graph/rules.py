@@ -142,6 +142,18 @@ def prefix_grammar(tree: Tree, card: Card | None) -> Iterator[Finding]:
         )
 
 
+def tcp_listener(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    """The two spellings that llama-server takes for a Unix socket."""
+    host = read(tree, "server.host")
+    if host.endswith(".sock") or "/" in host:
+        yield Problem(
+            key="server.host",
+            value=host,
+            rule="is no address, and a Unix socket is not built yet",
+            hint="give an address, like 127.0.0.1",
+        )
+
+
 def open_listener(tree: Tree, card: Card | None) -> Iterator[Finding]:
     host = read(tree, "server.host")
     if not _is_loopback(host) and not _has_keys(tree):
@@ -174,6 +186,7 @@ RULES: tuple[Rule, ...] = (
     model_named,
     engine_fits_model,
     prefix_grammar,
+    tcp_listener,
     open_listener,
     prefixed_health,
     worker_placement,

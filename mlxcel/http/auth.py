@@ -4,7 +4,7 @@ import hmac
 import logging
 from collections.abc import Iterable, Mapping
 
-from mlxcel.core.errors import InvalidApiKey
+from mlxcel.core.errors import InvalidApiKey, StartupError
 from mlxcel.core.keys import read_key_files
 
 log = logging.getLogger(__name__)

@@ -52,8 +52,8 @@ def identify(folder: Path) -> tuple[dict[str, Any], str]:
 def train_window(config: Mapping[str, Any]) -> int:
     """Tokens; 0 where the config does not say."""
     window = _stated_window(config)
-    text = config.get("text_config") or {}
-    rope = config.get("rope_scaling") or text.get("rope_scaling") or {}
+    text = _part(config, "text_config")
+    rope = _part(config, "rope_scaling") or _part(text, "rope_scaling")
     kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
     if kind not in STRETCHING_ROPES or not isinstance(factor, int | float):
         return window
@@ -89,16 +89,22 @@ def _read(folder: Path, name: str) -> dict[str, Any]:
 
 def _stated_window(config: Mapping[str, Any]) -> int:
     """The first of the keys that is there, in the config or in its text part (vision models)."""
-    for part in (config, config.get("text_config") or {}):
+    for part in (config, _part(config, "text_config")):
         for key in WINDOW_KEYS:
             if isinstance(part.get(key), int):
                 return int(part[key])
     return 0
 
 
+def _part(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """A nested object; empty where there is none, or something else."""
+    part = config.get(key)
+    return part if isinstance(part, Mapping) else {}
+
+
 def _bits(config: Mapping[str, Any]) -> int | None:
     for key in ("quantization", "quantization_config"):
-        bits = (config.get(key) or {}).get("bits")
+        bits = _part(config, key).get("bits")
         if isinstance(bits, int):
             return bits
     return None

@@ -36,7 +36,7 @@ def _indexed(folder: Path) -> set[str]:
         return set()
     try:
         return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, KeyError, AttributeError) as why:
+    except (ValueError, KeyError, AttributeError, TypeError) as why:
         raise ModelUnusable(folder, f"{INDEX} cannot be read ({why}); {FETCH_AGAIN}") from why
 
 

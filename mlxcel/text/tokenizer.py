@@ -147,7 +147,7 @@ def _eos_sources(folder: Path) -> Iterator[tuple[str, Json]]:
 
 
 def _token_ids(place: str, value: object) -> list[int]:
-    ids = value if isinstance(value, list) else [value]
+    ids: list[Any] = value if isinstance(value, list) else [value]
     if not all(type(token) is int for token in ids):
         raise StartupError(f"{place} must be an integer or a list of integers, not {value!r:.60}")
     return ids

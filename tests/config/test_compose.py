@@ -95,7 +95,7 @@ def test_command_line_beats_environment_beats_recipe_beats_conf(tmp_path: Path) 
     server, scheduler = composed.tree["server"], composed.tree["scheduler"]
     assert (server["port"], scheduler["parallel"]) == (3, 4)
     assert (scheduler["max_queue_depth"], server["drain_secs"]) == (2, 1)
-    assert scheduler["prefill_chunk_size"] == 2048
+    assert scheduler["prefill_chunk_size"] is None
 
 
 def test_word_chooses_over_a_flag() -> None:

@@ -27,7 +27,7 @@ SAMPLES: Mapping[str, tuple[str, object]] = {
 def sample(row: Row, folder: Path) -> tuple[str, object]:
     if row.type == "file":
         file = folder / "file"
-        file.write_text("x")
+        file.write_text("a-key")
         return str(file), [str(file)] if row.many else str(file)
     text, value = SAMPLES[row.type]
     if row.allowed:

@@ -287,7 +287,7 @@ def test_an_unknown_flag_gets_the_nearest(typo: str, hint: str) -> None:
     ("word", "hint"),
     [
         ("sevre", "did you mean serve?"),
-        ("qwen3", "did you mean model=qwen3?"),
+        ("list", "the commands are serve, config, graph; a model is named by --model NAME"),
         ("graph", "a command comes first: mlxcel graph"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mlxcel.config.keys import leaves
-from mlxcel.config.schema import rule_of, secrets, section_schema
+from mlxcel.config.schema import rule_of, secrets, section_schema, tree_schema
 from mlxcel.config.setting_rows import load_rows, owner
 from mlxcel.config.settings import SettingsStore
 from mlxcel.core.errors import StartupError
@@ -49,6 +49,15 @@ def _live_defaults() -> dict[str, Any]:
 def _type(kind: str | list[str]) -> str:
     words = {"integer": "int", "number": "float", "string": "str", "object": "object"}
     return words[kind] if isinstance(kind, str) else f"{words[kind[0]]}_or_null"
+
+
+def test_a_row_that_may_be_null_says_so() -> None:
+    """The rules of rows that a PATCH may change are compared before."""
+    tree_rules = tree_schema(tree())
+    for row in ROWS:
+        kind = (rule_of(tree_rules, row.key) or {}).get("type")
+        if not row.view and isinstance(kind, list) and len(kind) == 2 and "null" in kind:
+            assert row.type == _type(kind), row.name
 
 
 def test_a_row_says_why_exactly_when_it_cannot_be_changed() -> None:
@@ -112,6 +121,7 @@ def test_the_default_is_the_value_at_startup() -> None:
         pytest.param(("model.alias=[b,a,b]",), "model_aliases", ["a", "b"], id="aliases-sorted"),
         pytest.param(("model.alias=[b,a]",), "model_alias", "a", id="first-alias"),
         pytest.param((), "model_alias", None, id="no-alias"),
+        pytest.param((), "prefill_chunk_size", None, id="chunk-of-the-backend"),
         pytest.param(
             ("routes.settings=false",), "enable_settings_endpoint", False, id="settings-off"
         ),

@@ -44,6 +44,20 @@ def test_history_tells_each_change() -> None:
     ]
 
 
+def test_history_tells_the_beginning_of_a_long_value_and_revert_has_all_of_it(
+    store: SettingsStore,
+) -> None:
+    long = {"a": "x" * 5000}
+    store.patch({"chat_template_kwargs": long})
+    store.patch({"chat_template_kwargs": {"b": 1}})
+    [first, second] = (change["changes"]["chat_template_kwargs"] for change in store.history())
+    assert first["new"] == second["old"]
+    assert first["new"].startswith('{"a": "xxx')
+    assert len(first["new"]) < 1100
+    assert second["new"] == {"b": 1}
+    assert store.revert().current["chat_template_kwargs"] == long
+
+
 def test_each_changed_name_is_one_log_line(
     store: SettingsStore, caplog: pytest.LogCaptureFixture
 ) -> None:

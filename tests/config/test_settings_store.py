@@ -121,6 +121,35 @@ def test_a_bottomless_object_is_refused(store: SettingsStore) -> None:
     assert "deeper" in reasons(store, {"chat_template_kwargs": value})["chat_template_kwargs"]
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        pytest.param({"a": "x" * 65536}, "is larger than 65536 bytes as JSON", id="text"),
+        pytest.param({"a": "é" * 32768}, "is larger than 65536 bytes as JSON", id="not-ascii"),
+        pytest.param(
+            {str(n): 1 for n in range(50_000)}, "holds more than 1000 values", id="many-keys"
+        ),
+        pytest.param({"a": [[0]] * 500}, "holds more than 1000 values", id="nested"),
+    ],
+)
+def test_a_huge_object_is_refused(store: SettingsStore, value: dict[str, Any], reason: str) -> None:
+    refused = reasons(store, {"chat_template_kwargs": value})
+    assert refused == {"chat_template_kwargs": f"chat_template_kwargs {reason}"}
+    assert store.current.version == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param({"a": "x" * 65528}, id="bytes"),
+        pytest.param({str(n): n for n in range(1000)}, id="values"),
+    ],
+)
+def test_an_object_at_the_bound_is_taken(store: SettingsStore, value: dict[str, Any]) -> None:
+    assert reasons(store, {"chat_template_kwargs": value}) == {}
+    assert store.current.template_kwargs == value
+
+
 def test_max_tokens_fit_the_context_of_a_slot() -> None:
     store = new_store("limits.ctx_size=4096", "scheduler.parallel=4")
     assert store.patch({"default_max_tokens": 1024}).rejected == []

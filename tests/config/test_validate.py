@@ -44,6 +44,10 @@ def test_unknown_key_and_wrong_type_are_told_together() -> None:
         pytest.param("live.chat_template.kwargs=1", "is not an object", id="mapping"),
         pytest.param("model.alias=x", "is not a list", id="list"),
         pytest.param('model.alias=[""]', "is empty", id="empty-item"),
+        pytest.param("scheduler.prefill_chunk_size=-1", "is less than the minimum", id="chunk"),
+        pytest.param(
+            "scheduler.prefill_chunk_size=x", "is not an integer or null", id="chunk-word"
+        ),
         pytest.param("server.warmup=1", "is not true or false", id="boolean"),
         pytest.param("server.sse_ping_interval=0", "must not be 0", id="not-zero"),
         pytest.param("scheduler.parallel=0", "must not be 0", id="no-rows"),
@@ -59,6 +63,11 @@ def test_value_that_breaks_a_rule(word: str, rule: str) -> None:
     assert problem.rule.startswith(rule)
     assert problem.key == word.partition("=")[0] or problem.key.endswith("[0]")
     assert problem.source == f"command line: {word}"
+
+
+def test_an_empty_key_is_no_key() -> None:
+    [problem] = problems('server.api_keys=[""]')
+    assert (problem.key, problem.rule) == ("server.api_keys[0]", "is empty")
 
 
 @pytest.mark.parametrize(
@@ -101,6 +110,7 @@ def test_each_leaf_of_an_unknown_section_gets_its_own_twin() -> None:
 def test_removed_section_is_missed() -> None:
     [problem] = problems("~server")
     assert (problem.key, problem.rule) == ("server", "section is missing")
+    assert problem.hint.startswith("it cannot be removed: choose an option of it (server=NAME)")
     assert problem.source == "command line: ~server"
 
 

@@ -38,7 +38,13 @@ class Driver:
             "warmup": False,
         }
         self.worker = ChatWorker(options)
-        part = {"path": str(checkpoint), "precision": "float32", "batch": 4, "device": "auto", "train_window": 512}
+        part = {
+            "path": str(checkpoint),
+            "precision": "float32",
+            "batch": 4,
+            "device": "auto",
+            "train_window": 512,
+        }
         self.model = load_model(part, _quiet)
         self.info = self.worker.setup({"model": self.model}, _quiet)
         self.frames: list[Frame] = []

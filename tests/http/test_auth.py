@@ -49,6 +49,20 @@ def test_a_file_without_keys_stops_the_start(
         load_keys([], [str(file)])
 
 
+@pytest.mark.parametrize("keys", [[""], ["", ""]], ids=["one", "two"])
+def test_keys_that_are_given_but_empty_stop_the_start(tmp_path: Path, keys: list[str]) -> None:
+    file = tmp_path / "keys"
+    file.write_text("a")
+    with pytest.raises(StartupError, match=r"server\.api_keys is given but holds no key"):
+        load_keys(keys, [str(file)])
+
+
+def test_an_empty_key_beside_a_good_one_counts_for_nothing() -> None:
+    found = load_keys(["", "a"], [])
+    assert found.has("a")
+    assert not found.has("")
+
+
 def test_crlf_is_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "keys"
     file.write_bytes(b"a\r\n")
@@ -127,6 +141,27 @@ async def test_a_stranger_is_told_before_the_body_is_there(start: Start, path: s
     writer.write(head.encode())
     answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
     assert answer.startswith(b"HTTP/1.1 401")
+    writer.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        pytest.param(
+            b"GET /v1/models HTTP/1.1\r\nX: %b\r\n\r\n" % (b"x" * 17_000), 431, id="large"
+        ),
+        pytest.param(b"nonsense\r\n\r\n", 400, id="no-http"),
+    ],
+)
+async def test_a_head_that_cannot_be_read_is_told_without_a_key(
+    start: Start, head: bytes, status: int
+) -> None:
+    site = await start(api_keys=KEYS)
+    reader, writer = await site.connect()
+    writer.write(head)
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n"), 5)
+    assert answer.startswith(b"HTTP/1.1 %d" % status)
     writer.close()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mlxcel.core.status import State, WorkerStats
-from tests.http.site import BODY, Site, Start
+from tests.http.site import BODY, Scripted, Site, Start
 
 pytestmark = pytest.mark.asyncio
 CHAT = "/v1/chat/completions"
@@ -94,7 +94,30 @@ async def test_the_size_limit_is_exact(start: Start) -> None:
     assert (await site.post()).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/models", "/health", "/v1/health", "/"])
+@pytest.mark.parametrize(
+    ("path", "header", "status", "says"),
+    [
+        pytest.param(
+            "/" + "x" * 16_500, "", 414, "the request line is longer than 16384", id="url"
+        ),
+        pytest.param("/v1/models", "x" * 16_500, 431, "headers are larger than 16384", id="header"),
+        pytest.param("/?" + "x" * 9_000, "x" * 9_000, 431, "larger than 16384 bytes", id="both"),
+    ],
+)
+async def test_a_head_that_is_too_large_names_the_limit(
+    site: Site, path: str, header: str, status: int, says: str
+) -> None:
+    response = await site.http.get(path, headers={"X-Much": header})
+    assert response.status_code == status
+    assert error(response)["type"] == "invalid_request_error"
+    assert says in error(response)["message"]
+    assert (await site.post()).status_code == 200
+
+
+HEAD_PATHS = ("/v1/models", "/models", "/health", "/v1/health", "/", "/v1/settings")
+
+
+@pytest.mark.parametrize("path", [*HEAD_PATHS, "/v1/settings/history"])
 async def test_head_is_get_without_a_body(site: Site, path: str) -> None:
     got, head = await site.http.get(path), await site.http.head(path)
     assert (head.status_code, head.content) == (got.status_code, b"")
@@ -116,6 +139,24 @@ async def test_bytes_that_are_no_utf8_in_a_method_get_an_answer(site: Site) -> N
     head = await asyncio.wait_for(reader.read(1000), 5)
     assert head.startswith(b"HTTP/1.1 405")
     writer.close()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize("sent", [{}, {"X-Request-Id": "mine-7"}], ids=["our-id", "their-id"])
+async def test_the_log_names_the_request_that_failed(
+    site: Site,
+    generator: Scripted,
+    caplog: pytest.LogCaptureFixture,
+    stream: bool,
+    sent: dict[str, str],
+) -> None:
+    generator.script = [generator.script[0], ValueError("boom")]
+    response = await site.post(BODY | {"stream": stream}, headers=sent)
+    assert response.status_code == (200 if stream else 500)
+    shown = response.headers["x-request-id"]
+    assert shown == sent.get("X-Request-Id", generator.requests[0].id)
+    assert f"POST {CHAT} failed (request {shown})" in caplog.text
+    assert "ValueError: boom" in caplog.text
 
 
 async def test_models(site: Site) -> None:

@@ -31,9 +31,24 @@ async def test_a_client_that_leaves_ends_the_generation(
     site.generator.script = [Accepted(3), asyncio.Event()] if begun else [asyncio.Event()]
     _, writer = await site.connect()
     writer.write(raw(body | {"messages": [{"role": "user", "content": "x" * size}]}))
-    await eventually(lambda: site.generator.requests)
+    await eventually(lambda: site.generator.requests and site.generator.yielded == int(begun))
+    assert not site.generator.closed.is_set()
     writer.close()
-    await asyncio.wait_for(site.generator.closed.wait(), 5)
+    await eventually(site.generator.closed.is_set)
+
+
+@pytest.mark.parametrize("body", [BODY, STREAM], ids=["plain", "stream"])
+async def test_a_client_that_closes_its_side_only_has_left(
+    site: Site, body: dict[str, Any]
+) -> None:
+    site.generator.script = [Accepted(3), asyncio.Event()]
+    _, writer = await site.connect()
+    writer.write(raw(body))
+    await eventually(lambda: site.generator.yielded)
+    assert not site.generator.closed.is_set()
+    writer.write_eof()
+    await eventually(site.generator.closed.is_set)
+    writer.close()
 
 
 async def test_the_server_answers_after_a_client_left(site: Site) -> None:

@@ -1,5 +1,8 @@
 """The port is taken before anything is loaded, and given back."""
 
+import socket
+from typing import Any
+
 import pytest
 
 from mlxcel.core.errors import StartupError
@@ -17,6 +20,20 @@ def test_a_taken_port_is_named() -> None:
 def test_a_host_that_does_not_resolve_is_named() -> None:
     with pytest.raises(StartupError, match=r"server\.host = no\.such\.invalid"):
         bind("no.such.invalid", 0)
+
+
+V4 = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))
+V6 = (socket.AF_INET6, socket.SOCK_STREAM, 0, "", ("::1", 0, 0, 0))
+
+
+@pytest.mark.parametrize("found", [[V6, V4], [V4, V6]], ids=["v6-first", "v4-first"])
+def test_a_name_with_both_kinds_is_bound_on_ipv4(
+    monkeypatch: pytest.MonkeyPatch, found: list[Any]
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    with bind("localhost", 0) as sock:
+        assert sock.family == socket.AF_INET
+        assert shown_address(sock).startswith("127.0.0.1:")
 
 
 def test_port_zero_is_a_real_port() -> None:

@@ -71,6 +71,69 @@ def test_truncation_of_the_file_is_switched_off(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
+        pytest.param(
+            "config.json",
+            {"eos_token_id": "x"},
+            r"config.json: eos_token_id must be an integer .*'x'",
+            id="eos",
+        ),
+        pytest.param(
+            "generation_config.json",
+            {"eos_token_id": [1, {}]},
+            r"generation_config.json: eos_token_id must be an integer",
+            id="eos-list",
+        ),
+        pytest.param(
+            "config.json",
+            {"eos_token_id": None, "text_config": {"eos_token_id": True}},
+            r"config.json: text_config.eos_token_id must be an integer",
+            id="nested-eos",
+        ),
+        pytest.param(
+            "tokenizer_config.json",
+            {"chat_template": [{"x": 1}]},
+            r"tokenizer_config.json: chat_template must be a string or a list",
+            id="template-rows",
+        ),
+        pytest.param(
+            "tokenizer_config.json",
+            {"chat_template": [{"name": "default", "template": 7}]},
+            r"tokenizer_config.json: chat_template must be",
+            id="template-in-row",
+        ),
+        pytest.param(
+            "tokenizer_config.json",
+            {"chat_template": {}},
+            r"tokenizer_config.json: chat_template must be",
+            id="template",
+        ),
+    ],
+)
+def test_value_that_cannot_be_used_is_named(
+    folder: Path, name: str, content: dict[str, Any], message: str
+) -> None:
+    rewrite(folder / name, lambda c: c.update(content))
+    with pytest.raises(StartupError, match=message):
+        read_text_model(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["chat_template.jinja", "tokenizer_config.json", "generation_config.json"]
+)
+def test_file_that_is_no_utf8_is_named(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(b"\xff\xfe")
+    with pytest.raises(StartupError, match=f"{name} cannot be read as UTF-8 text"):
+        read_text_model(folder)
+
+
+def test_text_config_that_is_no_object_states_nothing(folder: Path) -> None:
+    rewrite(folder / "config.json", lambda c: c.update(eos_token_id=None, text_config=[1]))
+    assert read_text_model(folder).eos_ids == (EOS,)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
         pytest.param("tokenizer.json", None, r"tokenizer.json is missing", id="missing"),
         pytest.param("tokenizer.json", '{"version"', r"cannot be used", id="truncated"),
         pytest.param("tokenizer_config.json", "{", r"config.json is not valid JSON", id="not-json"),

@@ -72,7 +72,7 @@ def read(
         stop=read_stop(fields),
         received_s=received_s,
     )
-    # The last check: whatever else is wrong with the body is told first.
+    # Whatever else is wrong with the body is told first.
     refuse_media(fields)
     return ChatRead(request=request, stream=stream, include_usage=include_usage)
 

@@ -1,7 +1,7 @@
 """Sampling fields of a request, shared by the OpenAI generation routes.
 
-Only types are checked, as the contract says: a value beyond its meaningful range acts as the
-nearest one inside it.
+Of numbers only types are checked, as the contract says: a value beyond its meaningful range acts
+as the nearest one inside it.
 """
 
 import secrets

@@ -4,15 +4,15 @@ The official client merges its `extra_body` into the root; raw clients nest it. 
 and the flattened key wins.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mlxcel.protocols.fields import Reader
 
+NESTED = "extra_body.chat_template_kwargs"
 DEPTH = 32
-JSON_CHARS = 65_536
-"""Template kwargs cross to the chat worker and are walked by programs we did not write."""
+CHARS = 65_536
+"""Templates are programs we did not write: they get no more than this to walk."""
 
 
 def read_template_kwargs(fields: Reader) -> dict[str, Any]:
@@ -30,29 +30,37 @@ def _requested(fields: Reader) -> Mapping[str, Any]:
     rooted = fields.mapping("chat_template_kwargs")
     nested = _extra(fields, "chat_template_kwargs", rooted)
     if isinstance(nested, dict):
-        _check_size(fields, nested)
+        _check_size(fields, "chat_template_kwargs" if nested is rooted else NESTED, nested)
         return nested
     preserve = _extra(fields, "preserve_thinking", fields.body.get("preserve_thinking"))
     return {"preserve_thinking": preserve} if isinstance(preserve, bool) else {}
 
 
-def _check_size(fields: Reader, kwargs: Mapping[str, Any]) -> None:
-    key = "chat_template_kwargs"
-    # Before the size: a JSON encoder recurses.
-    if not _fits(kwargs, DEPTH):
-        raise fields.refuse(key, f"is nested deeper than {DEPTH} levels")
-    chars = len(json.dumps(kwargs, ensure_ascii=False, separators=(",", ":")))
-    if chars > JSON_CHARS:
-        rule = f"wants at most {JSON_CHARS} characters of JSON, got {chars}"
-        raise fields.refuse(key, rule)
+def _check_size(fields: Reader, key: str, kwargs: Mapping[str, Any]) -> None:
+    """Looks at no more than the bounds allow, whatever was sent."""
+    chars = 0
+    for depth, size in _walk(kwargs, 1):
+        chars += size
+        if depth > DEPTH:
+            raise fields.refuse(key, f"is nested deeper than {DEPTH} levels")
+        if chars > CHARS:
+            raise fields.refuse(key, f"holds more than {CHARS} characters")
 
 
-def _fits(value: object, depth: int) -> bool:
-    """Whether a JSON value has at most that many levels of objects and arrays."""
-    if not isinstance(value, dict | list):
-        return True
-    inner = value.values() if isinstance(value, dict) else value
-    return depth > 0 and all(_fits(item, depth - 1) for item in inner)
+def _walk(value: object, depth: int) -> Iterator[tuple[int, int]]:
+    """For every key and value: levels of objects and arrays around it, and about as many
+    characters as it has in JSON."""
+    if isinstance(value, dict):
+        yield depth, 2
+        for key, item in value.items():
+            yield depth, len(key) + 4
+            yield from _walk(item, depth + 1)
+    elif isinstance(value, list):
+        yield depth, 2
+        for item in value:
+            yield from _walk(item, depth + 1)
+    else:
+        yield depth - 1, len(str(value)) + 1
 
 
 def _extra(fields: Reader, key: str, rooted: object) -> object:

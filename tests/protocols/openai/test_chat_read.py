@@ -122,6 +122,29 @@ def test_stop(sent: object, stops: tuple[str, ...]) -> None:
     assert chat_read(stop=sent).request.stop == stops
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(["x"] * 64, id="as-many-as-allowed"),
+        pytest.param("x" * 1024, id="as-long-as-allowed"),
+    ],
+)
+def test_stop_strings_up_to_the_bounds_are_taken(sent: Any) -> None:
+    assert chat_read(stop=sent).request.stop == ((sent,) if isinstance(sent, str) else tuple(sent))
+
+
+@pytest.mark.parametrize(
+    ("sent", "rule"),
+    [
+        pytest.param(["x"] * 65, "stop: wants at most 64 strings, got 65", id="many"),
+        pytest.param(["a", "x" * 1025], "at most 1024 characters, got one of 1025", id="long"),
+    ],
+)
+def test_stop_strings_beyond_the_bounds_are_refused(sent: Any, rule: str) -> None:
+    with pytest.raises(BadField, match=rule):
+        chat_read(stop=sent)
+
+
 def test_usage_is_asked_for_in_streams_only() -> None:
     options = {"include_usage": True}
     assert chat_read(stream=True, stream_options=options).include_usage
@@ -190,6 +213,41 @@ def test_an_unknown_model_is_accepted_or_not_found() -> None:
 )
 def test_template_kwargs_are_what_was_sent(sent: dict[str, Any], kwargs: dict[str, Any]) -> None:
     assert chat_read(**sent).request.prompt.kwargs == kwargs
+
+
+def nest(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        value = {"x": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [pytest.param({"x": "y" * 65_000}, id="size"), pytest.param(nest(32), id="depth")],
+)
+def test_template_kwargs_up_to_the_bounds_are_taken(sent: dict[str, Any]) -> None:
+    assert chat_read(chat_template_kwargs=sent).request.prompt.kwargs == sent
+
+
+@pytest.mark.parametrize(
+    ("sent", "rule"),
+    [
+        pytest.param({"x": "y" * 65_536}, "more than 65536 characters", id="size"),
+        pytest.param({str(i): i for i in range(50_000)}, "more than 65536", id="many-keys"),
+        pytest.param({"x": [1] * 40_000}, "more than 65536", id="many-items"),
+        pytest.param(nest(33), "nested deeper than 32 levels", id="depth"),
+        pytest.param({"x": [[nest(1000)]]}, "nested deeper than 32 levels", id="far-too-deep"),
+    ],
+)
+@pytest.mark.parametrize("place", ["chat_template_kwargs", "extra_body.chat_template_kwargs"])
+def test_template_kwargs_beyond_the_bounds_are_refused(
+    sent: dict[str, Any], rule: str, place: str
+) -> None:
+    body = {"chat_template_kwargs": sent}
+    with pytest.raises(BadField, match=rule) as caught:
+        chat_read(**(body if "." not in place else {"extra_body": body}))
+    assert caught.value.param == place
 
 
 def test_drawn_seeds_differ() -> None:

@@ -129,3 +129,26 @@ def test_media_is_not_supported(kind: str, word: str) -> None:
     with pytest.raises(NotSupported, match=f"^{word} input is not supported") as caught:
         messages({"role": "user", "content": [{"type": "text", "text": "x"}, {"type": kind}]})
     assert (caught.value.status, caught.value.param) == (501, "messages[0].content[1]")
+
+
+def test_a_media_part_is_input_enough() -> None:
+    with pytest.raises(NotSupported):
+        messages({"role": "user", "content": [IMAGE]})
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param({"top_logprobs": 2}, id="top_logprobs"),
+        pytest.param({"xtc_probability": -1}, id="xtc_probability"),
+        pytest.param({"xtc_threshold": 0.6}, id="xtc_threshold"),
+        pytest.param({"top_n_sigma": -1}, id="top_n_sigma"),
+        pytest.param({"typical_p": 0}, id="typical_p"),
+        pytest.param({"temperature": "hot"}, id="temperature"),
+        pytest.param({"chat_template_kwargs": []}, id="chat_template_kwargs"),
+    ],
+)
+def test_any_other_field_is_told_before_media(sent: dict[str, Any]) -> None:
+    with pytest.raises(BadField) as caught:
+        chat_read(messages=[{"role": "user", "content": [IMAGE]}], **sent)
+    assert caught.value.param in sent

@@ -46,9 +46,9 @@ NEUTRAL: dict[str, list[Any]] = {
     "repetition_penalty": [1, 1.0, 0.0],
     "repeat_penalty": [1.0],
     "typical_p": [1, 1.0],
-    "top_n_sigma": [0, -1],
+    "top_n_sigma": [0],
     "xtc_probability": [0],
-    "dry_multiplier": [0],
+    "dry_multiplier": [0, -1],
     "thinking_budget_tokens": [-1],
     "reasoning_budget_tokens": [-1],
     "thinking_token_budget": [-1],
@@ -90,6 +90,19 @@ def test_neutral_is_accepted_and_changes_nothing(name: str, value: Any) -> None:
 def test_a_wrong_type_is_told_as_such(name: str) -> None:
     with pytest.raises(BadField, match=f"{name}: wants an? "):
         chat_read(**{name: WRONG_TYPE})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        pytest.param("top_n_sigma", -1, "at least 0", id="sigma-below"),
+        pytest.param("xtc_probability", -1, "at least 0", id="xtc-below"),
+        pytest.param("xtc_probability", 1.5, "at most 1", id="xtc-above"),
+    ],
+)
+def test_a_value_out_of_bounds_is_told_as_such(name: str, value: float, rule: str) -> None:
+    with pytest.raises(BadField, match=f"{name}: wants a value of {rule}"):
+        chat_read(**{name: value})
 
 
 def test_every_row_of_the_table_is_tried() -> None:

@@ -74,11 +74,7 @@ class ChatWorker(Worker):
         self._window = effective_window(share, model.train_window)
         chunk = CHUNK[model.backend] if self._chunk is None else self._chunk
         self._prefiller = Prefiller(model.network, chunk=chunk)
-        self._decoder = Decoder(
-            model.network,
-            batch_for(model.network, self._slots),
-            submits_at_once=model.backend is not Backend.CPU,
-        )
+        self._decoder = Decoder(model.network, batch_for(model.network, self._slots))
         interval = self.options["scheduler"]["clear_interval"]
         self._clear_interval = CLEAR_INTERVAL[model.backend] if interval is None else interval
         if self.options["warmup"]:

@@ -1,11 +1,11 @@
 """The decode step: one token for every row, with one step always in flight.
 
-Step n+1 is built from the unread tokens of step n, so building its graph overlaps with the
-device. On a GPU it is submitted at once, before step n is read. On a CPU `async_eval` returns
-only when the step is nearly done; there it is submitted in the next tick, after the tokens of
-step n have been sent. A row whose token turns out to be EOS has then taken part in one step too many; that
+Step n+1 is started from the unread tokens of step n, so building its graph overlaps with the
+device. A row whose token turns out to be EOS has then taken part in one step too many; that
 token is dropped when it is read. Rows that will reach their limit are known beforehand and are
-left out.
+left out. (On a CPU `async_eval` returns only when the step is nearly done. Sending the tokens of
+step n first and submitting after that was tried: 7 % slower, since the tail of one step no
+longer overlaps with the graph of the next.)
 """
 
 from collections.abc import Iterator
@@ -22,19 +22,17 @@ from mlxcel.engine.sequence import Sequence
 
 @dataclass(slots=True)
 class _Flight:
-    """A step that was built: tokens `[rows]`, not read yet, and whose they are."""
+    """A dispatched step: tokens `[rows]`, not read yet, and whose they are."""
 
     tokens: mx.array
     rows: list[Sequence]
-    is_submitted: bool = False
 
 
 class Decoder:
     """Owns the rows that decode. Place i of the KV batch belongs to `rows[i]`."""
 
-    def __init__(self, network: nn.Module, kv: KVBatch, *, submits_at_once: bool) -> None:
+    def __init__(self, network: nn.Module, kv: KVBatch) -> None:
         self._network = network
-        self._submits_at_once = submits_at_once
         self._kv = kv
         self.rows: list[Sequence] = []
         self._flight: _Flight | None = None
@@ -66,13 +64,10 @@ class Decoder:
             self._vacate(sequence)
 
     def step(self) -> Iterator[tuple[Sequence, int]]:
-        """Build the next step, then yield the tokens of the one before, row by row."""
+        """Start the next step, then yield the tokens of the one before, row by row."""
         landed = self._flight
-        self._submit(landed)
         self._retire()
-        self._flight = self._build(landed) if self.rows else None
-        if self._submits_at_once:
-            self._submit(self._flight)
+        self._flight = self._dispatch(landed) if self.rows else None
         if landed is None:
             return
         tokens = cast(list[int], landed.tokens.tolist())
@@ -108,12 +103,7 @@ class Decoder:
         for sequence in [row for row in self.rows if row.started >= row.limit]:
             self._vacate(sequence)
 
-    def _submit(self, flight: _Flight | None) -> None:
-        if flight is not None and not flight.is_submitted:
-            mx.async_eval(flight.tokens, self._kv.arrays())
-            flight.is_submitted = True
-
-    def _build(self, landed: _Flight | None) -> _Flight:
+    def _dispatch(self, landed: _Flight | None) -> _Flight:
         inputs = self._inputs(landed)
         self._kv.begin()
         logits = self._network(inputs[:, None], cache=self._kv.layers)[:, -1]
@@ -121,6 +111,7 @@ class Decoder:
         if self._sampler is None:
             self._sampler = BatchSampler([row.submit.sampling for row in self.rows])
         tokens = self._sampler(logits, [row.started for row in self.rows])
+        mx.async_eval(tokens, self._kv.arrays())
         for row in self.rows:
             row.started += 1
         return _Flight(tokens, list(self.rows))

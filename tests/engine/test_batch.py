@@ -28,7 +28,6 @@ def alone(checkpoint: Path, request: Submit) -> list[int]:
     return Driver(checkpoint).alone(request)
 
 
-@pytest.mark.parametrize("at_once", [True, False], ids=["as-on-a-gpu", "as-on-a-cpu"])
 @pytest.mark.parametrize(
     "sampling",
     [
@@ -40,13 +39,10 @@ def alone(checkpoint: Path, request: Submit) -> list[int]:
         ),
     ],
 )
-def test_row_in_batch_equals_row_alone(
-    tiny: Path, sampling: dict[str, float], at_once: bool
-) -> None:
+def test_row_in_batch_equals_row_alone(tiny: Path, sampling: dict[str, float]) -> None:
     """Six rows over four slots, of different lengths, joining at different steps."""
     rows = requests(**sampling)
     driver = Driver(tiny)
-    driver.worker._decoder._submits_at_once = at_once
     for i, row in enumerate(rows):
         driver.tick(row)
         if i % 2:

@@ -13,9 +13,11 @@ import mlx.core as mx  # isort: skip
 from mlx.utils import tree_flatten
 from mlx_lm.utils import quantize_model, save_model
 
+OPTIONS = {"precision": "auto", "batch": 4, "device": "auto", "train_window": 512}
+
 
 def load(folder: Path, **options: object) -> LoadedModel:
-    defaults = {"path": str(folder), "precision": "auto", "batch": 4, "device": "auto", "train_window": 512}
+    defaults = OPTIONS | {"path": str(folder)}
     return load_model(defaults | options, lambda step, fraction: None)
 
 
@@ -53,7 +55,7 @@ def test_as_stored_keeps_packed_weights(quantised: Path) -> None:
 
 def test_progress_rises_to_the_end(tiny: Path) -> None:
     seen: list[tuple[str, float | None]] = []
-    options = {"path": str(tiny), "precision": "auto", "batch": 4, "device": "auto", "train_window": 512}
+    options = OPTIONS | {"path": str(tiny)}
     load_model(options, lambda step, fraction: seen.append((step, fraction)))
     fractions = [fraction for _, fraction in seen if fraction is not None]
     assert fractions == sorted(fractions)

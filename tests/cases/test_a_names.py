@@ -1,6 +1,7 @@
 """Public faults, A13: names of the loaded model, with the network cut."""
 
 import socket
+import time
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,5 +149,7 @@ def test_a13_the_recorder_would_notice(accepting: Program) -> None:
 def test_a13_connections_are_seen(named: Program) -> None:
     """The proof for the second witness: psutil sees this test's own connection."""
     with socket.create_connection(("127.0.0.1", int(named.url.rsplit(":", 1)[1]))):
-        kinds = psutil.Process(named.pid).net_connections("inet")
-        assert any(c.raddr for c in kinds)
+        deadline = time.monotonic() + 5
+        while not any(c.raddr for c in psutil.Process(named.pid).net_connections("inet")):
+            assert time.monotonic() < deadline, "our own connection was never seen"
+            time.sleep(0.02)

@@ -1,8 +1,8 @@
 """Public faults, A13: names of the loaded model, with the network cut."""
 
 import socket
-import time
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -17,6 +17,15 @@ class SamplingDefaults:
     top_p: float
     top_k: int
     min_p: float
+    repetition_penalty: float
+    repetition_context_size: int
+    frequency_penalty: float
+    presence_penalty: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+    dry_sequence_breakers: tuple[str, ...]
     seed: int | None
     max_tokens: int
 

@@ -16,7 +16,8 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from mlxcel.engine.kv.batch import KVBatch
-from mlxcel.engine.sampling import BatchSampler
+from mlxcel.engine.sampling.batch import BatchSampler
+from mlxcel.engine.sampling.history import History
 from mlxcel.engine.sequence import Sequence
 
 
@@ -37,6 +38,7 @@ class Decoder:
         self.rows: list[Sequence] = []
         self._flight: _Flight | None = None
         self._heads: dict[str, int] = {}
+        self._history = History()
         self._sampler: BatchSampler | None = None
 
     @property
@@ -53,6 +55,8 @@ class Decoder:
         self._kv.join(sequence.kv)
         sequence.kv = []
         sequence.started = 1
+        width = sequence.submit.sampling.history_width
+        self._history.join([*sequence.prompt[-width:], token] if width else [], width)
         self.rows.append(sequence)
         self._heads[sequence.id] = token
         self._sampler = None
@@ -86,12 +90,13 @@ class Decoder:
         return lost
 
     def check(self) -> None:
-        assert len(self.rows) == len(self._kv)
+        assert len(self.rows) == len(self._kv) == self._history.tokens.shape[0]
         self._kv.check()
 
     def _vacate(self, sequence: Sequence) -> None:
         place = self.rows.index(sequence)
         self._kv.leave(place)
+        self._history.leave(place)
         last = self.rows.pop()
         if last is not sequence:
             self.rows[place] = last
@@ -109,9 +114,12 @@ class Decoder:
         logits = self._network(inputs[:, None], cache=self._kv.layers)[:, -1]
         self._kv.advance()
         if self._sampler is None:
-            self._sampler = BatchSampler([row.submit.sampling for row in self.rows])
-        tokens = self._sampler(logits, [row.started for row in self.rows])
-        mx.async_eval(tokens, self._kv.arrays())
+            params = [row.submit.sampling for row in self.rows]
+            self._sampler = BatchSampler(params, logits.shape[-1])
+        positions = [row.started for row in self.rows]
+        tokens = self._sampler(logits, positions, self._history.tokens)
+        self._history.push(tokens)
+        mx.async_eval(tokens, self._history.tokens, self._kv.arrays())
         for row in self.rows:
             row.started += 1
         return _Flight(tokens, list(self.rows))

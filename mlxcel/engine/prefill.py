@@ -7,7 +7,8 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models.cache import make_prompt_cache
 
-from mlxcel.engine.sampling import BatchSampler
+from mlxcel.engine.sampling.batch import BatchSampler
+from mlxcel.engine.sampling.history import last_tokens
 from mlxcel.engine.sequence import Sequence
 
 
@@ -45,5 +46,7 @@ class Prefiller:
     def _first_token(self, sequence: Sequence) -> int:
         logits = self._network(mx.array([[sequence.prompt[-1]]]), cache=sequence.kv)
         sequence.computed = len(sequence.prompt)
-        sampler = BatchSampler([sequence.submit.sampling])
-        return cast(int, sampler(logits[:, -1], [0]).item())
+        sampling = sequence.submit.sampling
+        sampler = BatchSampler([sampling], logits.shape[-1])
+        history = last_tokens(sequence.prompt, sampling.history_width)
+        return cast(int, sampler(logits[:, -1], [0], history).item())

@@ -2,14 +2,18 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from mlxcel.core.events import FinishReason
+from mlxcel.core.request import Dry
 from mlxcel.link.messages import Cancel, RowAccepted, RowFinished, Submit
 from tests.engine.driver import Driver, submit
 
 LENGTHS = (5, 40, 17, 100, 3, 64)
+DRY = Dry(multiplier=1.0, base=1.75, allowed_length=1, window=64, breakers=(10,))
 
 
 def prompt(length: int, seed: int = 0) -> list[int]:
@@ -17,7 +21,7 @@ def prompt(length: int, seed: int = 0) -> list[int]:
     return [rng.randrange(256) for _ in range(length)]
 
 
-def requests(**sampling: float) -> list[Submit]:
+def requests(**sampling: Any) -> list[Submit]:
     return [
         submit(f"r{i}", prompt(n), 8 + 5 * i, **({"seed": i} | sampling))
         for i, n in enumerate(LENGTHS)
@@ -37,9 +41,27 @@ def alone(checkpoint: Path, request: Submit) -> list[int]:
         pytest.param(
             {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}, id="defaults"
         ),
+        pytest.param({"repetition_penalty": 1.4, "penalty_window": 20}, id="greedy-penalised"),
+        pytest.param(
+            {"temperature": 1.0, "presence_penalty": 0.7, "frequency_penalty": 0.3}, id="penalised"
+        ),
+        pytest.param({"temperature": 0.9, "dry": DRY}, id="dry"),
+        pytest.param(
+            {
+                "temperature": 1.1,
+                "typical_p": 0.9,
+                "top_n_sigma": 2.0,
+                "xtc_probability": 0.5,
+                "xtc_threshold": 0.05,
+                "bias": ((65, 3.0), (66, -np.inf)),
+                "dry": DRY,
+                "repetition_penalty": 1.2,
+            },
+            id="everything",
+        ),
     ],
 )
-def test_row_in_batch_equals_row_alone(tiny: Path, sampling: dict[str, float]) -> None:
+def test_row_in_batch_equals_row_alone(tiny: Path, sampling: dict[str, Any]) -> None:
     """Six rows over four slots, of different lengths, joining at different steps."""
     rows = requests(**sampling)
     driver = Driver(tiny)
@@ -58,7 +80,7 @@ def test_row_beside_rows_of_other_kinds_equals_row_alone(tiny: Path) -> None:
         {},
         {"temperature": 1.0},
         {"temperature": 1.0, "top_p": 0.7},
-        {"temperature": 1.0, "top_k": 5},
+        {"temperature": 1.0, "top_k": 5, "presence_penalty": 1.0, "penalty_window": 9},
     ]
     rows = [submit(f"k{i}", prompt(9, i), 20, seed=i, **kind) for i, kind in enumerate(kinds)]
     driver = Driver(tiny)

@@ -12,6 +12,7 @@ from mlxcel.protocols.base import Head, ReadRules
 from mlxcel.protocols.fields import Reader
 from mlxcel.protocols.openai.answer import ChatEncoder, chat_body
 from mlxcel.protocols.openai.messages import read_messages, refuse_media
+from mlxcel.protocols.openai.penalties import read_breaker_texts
 from mlxcel.protocols.openai.refused import check_refused
 from mlxcel.protocols.openai.sampling import (
     Draw,
@@ -25,12 +26,7 @@ from mlxcel.protocols.openai.template_kwargs import read_template_kwargs
 ID_PREFIX = "chatcmpl-"
 INERT_STRINGS = ("user", "prompt_cache_key")
 INERT_SWITCHES = ("cache_prompt", "parallel_tool_calls")
-INERT_COUNTS = (
-    "dry_allowed_length",
-    "dry_penalty_last_n",
-    "min_pattern_size",
-    "min_count",
-)
+INERT_COUNTS = ("min_pattern_size", "min_count")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +66,7 @@ def read(
         sampling=read_sampling(fields, settings.sampling, draw),
         max_tokens=read_max_tokens(fields, settings.sampling.max_tokens),
         stop=read_stop(fields),
+        dry_breakers=read_breaker_texts(fields, settings.sampling),
         received_s=received_s,
     )
     # Whatever else is wrong with the body is told first.
@@ -99,6 +96,3 @@ def _check_inert(fields: Reader) -> None:
         fields.boolean(name)
     for name in INERT_COUNTS:
         fields.integer(name, minimum=0)
-    fields.integer("repetition_context_size", "repeat_last_n", minimum=0)
-    fields.number("dry_base")
-    fields.number("xtc_threshold", minimum=0.0, maximum=0.5)

@@ -4,8 +4,8 @@ Whoever sends one of them gets a 400 that names the field and what works, never 
 silently lacks what was asked for. A field leaves this table when its feature arrives.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from mlxcel.protocols.fields import Reader, shown
@@ -15,18 +15,12 @@ NEUTRAL_TOOL_CHOICES = ("auto", "none")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """`kind` is the reader for the type, `bounds` are its keywords; `is_neutral` says which values
-    ask for nothing."""
+    """`kind` is the reader for the type; `is_neutral` says which values ask for nothing."""
 
     names: tuple[str, ...]
     kind: str
     is_neutral: Callable[[Any], bool]
     works: str
-    bounds: Mapping[str, float] = field(default_factory=dict)
-
-
-def _number(*names: str, neutral: tuple[float, ...], works: str) -> Refusal:
-    return Refusal(names=names, kind="number", is_neutral=neutral.__contains__, works=works)
 
 
 def _integer(*names: str, neutral: tuple[int, ...], works: str) -> Refusal:
@@ -37,19 +31,8 @@ def _switch(name: str) -> Refusal:
     return Refusal(names=(name,), kind="boolean", is_neutral=_is_off, works="false")
 
 
-def _off(name: str, **bounds: float) -> Refusal:
-    """A number that turns something on when it is above 0."""
-    return Refusal(
-        names=(name,), kind="number", is_neutral=_is_not_positive, works="0", bounds=bounds
-    )
-
-
 def _is_off(value: bool) -> bool:
     return not value
-
-
-def _is_not_positive(value: float) -> bool:
-    return value <= 0
 
 
 def _is_text(value: Any) -> bool:
@@ -65,15 +48,6 @@ REFUSALS = (
     Refusal(
         names=("response_format",), kind="mapping", is_neutral=_is_text, works='{"type": "text"}'
     ),
-    Refusal(names=("logit_bias",), kind="mapping", is_neutral=_is_off, works="{}"),
-    _number("presence_penalty", neutral=(0.0,), works="0"),
-    _number("frequency_penalty", neutral=(0.0,), works="0"),
-    # mlx_lm.server spells "off" 0.0, everybody else 1.0.
-    _number("repetition_penalty", "repeat_penalty", neutral=(1.0, 0.0), works="1.0"),
-    _number("typical_p", neutral=(1.0,), works="1.0"),
-    _off("top_n_sigma", minimum=0.0),
-    _off("xtc_probability", minimum=0.0, maximum=1.0),
-    _off("dry_multiplier"),
     _integer("thinking_budget_tokens", "reasoning_budget_tokens", neutral=(-1,), works="-1"),
     _integer("thinking_token_budget", neutral=(-1,), works="-1"),
     _integer("thinking_budget", neutral=(-1,), works="-1"),
@@ -84,7 +58,7 @@ REFUSALS = (
 def check_refused(fields: Reader) -> None:
     """Raises BadField for the first field of the table that asks for something."""
     for refusal in REFUSALS:
-        value = getattr(fields, refusal.kind)(*refusal.names, **refusal.bounds)
+        value = getattr(fields, refusal.kind)(*refusal.names)
         if value is not None and not refusal.is_neutral(value):
             key, _ = fields.pick(*refusal.names)
             raise fields.refuse(key, _rule(value, refusal.works))

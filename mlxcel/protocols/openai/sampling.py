@@ -1,16 +1,23 @@
 """Sampling fields of a request, shared by the OpenAI generation routes.
 
-Of numbers only types are checked, as the contract says: a value beyond its meaningful range acts
-as the nearest one inside it.
+Of most numbers only types are checked, as the contract says: a value beyond its meaningful range
+acts as the nearest one inside it. Those of typical, top-n-sigma and XTC are refused out of range.
 """
 
 import secrets
 from collections.abc import Callable
-from typing import TypeVar
 
 from mlxcel.core.request import SamplingParams
 from mlxcel.core.settings import SamplingDefaults
-from mlxcel.protocols.fields import Reader
+from mlxcel.protocols.fields import Reader, shown
+from mlxcel.protocols.openai.logit_bias import read_bias
+from mlxcel.protocols.openai.numbers import INT32_MAX, clamped, given
+from mlxcel.protocols.openai.penalties import (
+    read_additive,
+    read_dry,
+    read_repetition,
+    read_window,
+)
 
 SEED_SPAN = 2**32
 RANDOM_SEED = SEED_SPAN - 1
@@ -18,13 +25,12 @@ RANDOM_SEED = SEED_SPAN - 1
 GREEDY_BELOW = 1e-5
 """Dividing by a smaller temperature overflows float32."""
 HOTTEST = 1e5
-INT32_MAX = 2**31 - 1
+WIDEST_SIGMA = 1e6
 STOPS = 64
 STOP_CHARS = 1024
 """Stop strings are searched for in every piece of an answer, by the loop that serves everybody."""
 
 Draw = Callable[[], int]
-T = TypeVar("T")
 
 
 def draw_seed() -> int:
@@ -34,12 +40,25 @@ def draw_seed() -> int:
 def read_sampling(
     fields: Reader, defaults: SamplingDefaults, draw: Draw = draw_seed
 ) -> SamplingParams:
-    top_k = _given(fields.integer("top_k", minimum=0), defaults.top_k)
+    top_k = given(fields.integer("top_k", minimum=0), defaults.top_k)
+    window = read_window(
+        fields, defaults.repetition_context_size, "repetition_context_size", "repeat_last_n"
+    )
     return SamplingParams(
-        temperature=_temperature(_given(fields.number("temperature"), defaults.temperature)),
-        top_p=_clamped(_given(fields.number("top_p"), defaults.top_p), 0.0, 1.0),
+        temperature=_temperature(given(fields.number("temperature"), defaults.temperature)),
+        top_p=clamped(given(fields.number("top_p"), defaults.top_p), 0.0, 1.0),
         top_k=min(top_k, INT32_MAX),
-        min_p=_clamped(_given(fields.number("min_p"), defaults.min_p), 0.0, 1.0),
+        min_p=clamped(given(fields.number("min_p"), defaults.min_p), 0.0, 1.0),
+        typical_p=_typical(fields),
+        top_n_sigma=_sigma(fields),
+        xtc_probability=_between(fields, "xtc_probability", 1.0, default=0.0),
+        xtc_threshold=_between(fields, "xtc_threshold", 0.5, default=0.1),
+        repetition_penalty=read_repetition(fields, defaults.repetition_penalty),
+        frequency_penalty=read_additive(fields, "frequency_penalty", defaults.frequency_penalty),
+        presence_penalty=read_additive(fields, "presence_penalty", defaults.presence_penalty),
+        penalty_window=window,
+        dry=read_dry(fields, defaults),
+        bias=read_bias(fields),
         seed=_seed(fields.integer("seed"), defaults.seed, draw),
     )
 
@@ -54,7 +73,7 @@ def read_max_tokens(fields: Reader, default: int) -> int:
     if newer is not None and fields.body.get("n_predict") is not None:
         fields.pick("max_completion_tokens", "n_predict")
     chosen = older if newer is None else newer
-    return min(_given(chosen, default), INT32_MAX)
+    return min(given(chosen, default), INT32_MAX)
 
 
 def read_stop(fields: Reader) -> tuple[str, ...]:
@@ -76,13 +95,23 @@ def _seed(sent: int | None, default: int | None, draw: Draw) -> int:
     return draw() if folded == RANDOM_SEED else folded
 
 
-def _given(sent: T | None, default: T) -> T:
-    return default if sent is None else sent
-
-
 def _temperature(value: float) -> float:
     return 0.0 if value < GREEDY_BELOW else min(value, HOTTEST)
 
 
-def _clamped(value: float, low: float, high: float) -> float:
-    return min(max(value, low), high)
+def _typical(fields: Reader) -> float:
+    value = given(fields.number("typical_p", maximum=1.0), 1.0)
+    if value <= 0:
+        raise fields.refuse("typical_p", f"wants a value above 0, got {shown(value)}")
+    return value
+
+
+def _sigma(fields: Reader) -> float:
+    value = given(fields.number("top_n_sigma", minimum=0.0), 0.0)
+    if value == float("inf"):
+        raise fields.refuse("top_n_sigma", "wants a finite number")
+    return min(value, WIDEST_SIGMA)
+
+
+def _between(fields: Reader, name: str, most: float, *, default: float) -> float:
+    return given(fields.number(name, minimum=0.0, maximum=most), default)

@@ -1,0 +1,1 @@
+"""From logits to tokens, vectorised over the rows of a batch."""

@@ -20,6 +20,7 @@ _METAVAR = {
     "float": "X",
     "str": "TEXT",
     "list": "A,B",
+    "texts": "TEXT",
     "json": "JSON",
     "file": "FILE",
     "size": "SIZE",

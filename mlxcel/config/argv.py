@@ -37,9 +37,10 @@ class Found:
         return self.origin.source(self.spelling)
 
     def plus(self, other: "Found") -> "Found":
+        """The list of both; an empty one clears what was before it."""
         assert isinstance(self.value, list)
         assert isinstance(other.value, list)
-        return replace(self, value=[*self.value, *other.value])
+        return replace(self, value=[*self.value, *other.value] if other.value else [])
 
 
 def chosen_groups(overrides: Sequence[str]) -> dict[str, str]:

@@ -18,6 +18,8 @@ SWITCHES = frozenset({"flag", "no-flag"})
 BOOLEANS = SWITCHES | {"bool"}
 SPLIT = frozenset({"list", "secret"})
 """Types whose text is a comma list when there may be many values."""
+LISTS = frozenset({"list", "texts"})
+"""Types that are lists by themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ class Row:
     @property
     def repeats(self) -> bool:
         """Whether several values make one list."""
-        return self.many or self.type == "list"
+        return self.many or self.type in LISTS
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -18,12 +18,16 @@ from mlxcel.core.keys import read_key_files
 _TRUE = frozenset({"on", "enabled", "true", "1"})
 _FALSE = frozenset({"off", "disabled", "false", "0"})
 _SIZE = re.compile(r"(\d+)|(\d+(?:\.\d+)?) *([KMG])B?", re.ASCII | re.IGNORECASE)
+_ESCAPE = re.compile(r"\\([ntr\\])")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 _POWER = {"K": 10, "M": 20, "G": 30}
 _NO_KEY = "holds no key; give one, or leave it out for a server that asks for none"
 
 
 def read_value(row: Row, text: str) -> object:
-    """The tree value of one text: a list for a row that repeats."""
+    """The tree value of one text: a list for a row that repeats, empty when it clears one."""
+    if row.type == "texts" and text == "none":
+        return []
     values = [_one(row, part) for part in _parts(row, text)]
     if not values:
         raise ValueError(_NO_KEY if row.type == "secret" else "names nothing; leave it out")
@@ -135,12 +139,17 @@ def _file(text: str) -> str:
     return str(Path(text).expanduser())
 
 
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], text)
+
+
 _READERS: Mapping[str, Callable[[str], object]] = {
     "int": _integer,
     "float": _number,
     "str": str,
     "size": _size,
     "list": str,
+    "texts": _unescaped,
     "json": _json,
     "file": _file,
     "secret": str,

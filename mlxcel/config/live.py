@@ -62,7 +62,14 @@ def snapshot(live: "DictConfig", version: int, digest: str) -> Settings:
     return Settings(
         version=version,
         fingerprint=digest,
-        sampling=SamplingDefaults(**plain["sampling"]),
+        sampling=_sampling(plain["sampling"]),
         decode_timeout_s=plain["decode"]["timeout_seconds"],
         template_kwargs=MappingProxyType(plain["chat_template"]["kwargs"]),
     )
+
+
+def _sampling(section: Mapping[str, Any]) -> SamplingDefaults:
+    own = {name: value for name, value in section.items() if name != "dry"}
+    dry = {f"dry_{name}": value for name, value in section["dry"].items()}
+    breakers = tuple(dry.pop("dry_sequence_breakers"))
+    return SamplingDefaults(**own, **dry, dry_sequence_breakers=breakers)

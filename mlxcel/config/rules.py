@@ -46,6 +46,8 @@ def broken(error: "ValidationError") -> str:
             return f"is not greater than {limit}"
         case "minLength" | "minItems":
             return "is empty"
+        case "maxLength":
+            return f"is longer than {limit} characters"
         case "pattern":
             return f"does not match the pattern {limit}"
         case "format":

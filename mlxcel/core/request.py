@@ -26,8 +26,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """How a row draws its tokens; every default is the neutral value.
 
     The chain: bias, penalties, DRY; then top-n-sigma, top-k, typical, top-p, min-p and XTC on the
-    untempered distribution; then temperature and the draw. `temperature` 0 (or `top_k` 1) is greedy. `seed` is a uint32; the draw of output
-    position i depends on (seed, i) alone.
+    untempered distribution; then temperature and the draw. `temperature` 0 (or `top_k` 1) is
+    greedy. `seed` is a uint32; the draw of output position i depends on (seed, i) alone.
     """
 
     temperature: float = 1.0

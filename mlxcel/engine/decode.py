@@ -119,7 +119,8 @@ class Decoder:
         positions = [row.started for row in self.rows]
         tokens = self._sampler(logits, positions, self._history.tokens)
         self._history.push(tokens)
-        mx.async_eval(tokens, self._history.tokens, self._kv.arrays())
+        # The KV written in this step is evaluated with the tokens that depend on it.
+        mx.async_eval(tokens, self._history.tokens)
         for row in self.rows:
             row.started += 1
         return _Flight(tokens, list(self.rows))

@@ -8,6 +8,7 @@ from typing import Any
 
 from mlxcel.core.errors import BadRequest, ContextLengthExceeded
 from mlxcel.core.request import GenerationRequest
+from mlxcel.generation.token_ids import with_token_ids
 from mlxcel.link.messages import Submit, pack_tokens
 from mlxcel.text.prefill import render_prompt
 from mlxcel.text.template import ChatTemplate
@@ -23,12 +24,21 @@ class Prepared:
 
 
 def prepare(
-    request: GenerationRequest, *, text: TextModel, template: ChatTemplate | None, window: int
+    request: GenerationRequest,
+    *,
+    text: TextModel,
+    template: ChatTemplate | None,
+    window: int,
+    vocab_size: int,
 ) -> Prepared:
-    """`window` is the tokens a slot holds, prompt and answer; 0: unbounded.
+    """`window` is the tokens a slot holds, prompt and answer; 0: unbounded. `vocab_size` is the
+    number of the model's logits.
 
-    Raises BadRequest (TemplateRefused is one) and ContextLengthExceeded.
+    Raises BadRequest (TemplateRefused and BadField are some) and ContextLengthExceeded.
     """
+    sampling = with_token_ids(
+        request.sampling, text=text, breakers=request.dry_breakers, vocab_size=vocab_size
+    )
     prompt, continues = _render(request, template)
     ids = text.encode(prompt)
     if not ids:
@@ -38,7 +48,7 @@ def prepare(
     submit = Submit(
         id=request.id,
         tokens=pack_tokens(ids),
-        sampling=request.sampling,
+        sampling=sampling,
         max_tokens=request.max_tokens,
         eos_ids=text.eos_ids,
     )

@@ -112,10 +112,12 @@ class GenerationService:
         )
 
     async def _prepare(self, request: GenerationRequest) -> Prepared:
-        window = _window(self.status().model)
+        info = self.status().model
+        text, template, window = self._text, self._template, _window(info)
 
         def work() -> Prepared:
-            return prepare(request, text=self._text, template=self._template, window=window)
+            size = text.vocabulary.size if info is None else info.vocab_size
+            return prepare(request, text=text, template=template, window=window, vocab_size=size)
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 

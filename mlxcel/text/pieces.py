@@ -31,7 +31,8 @@ class Pieces:
         self._tokenizer = tokenizer
         self._read = _byte_level if is_byte_level else _sentencepiece
         added = tokenizer.get_added_tokens_decoder().items()
-        self._known: dict[int, bytes] = {n: b"" for n, token in added if token.special}
+        self.special = frozenset(n for n, token in added if token.special)
+        self._known = dict.fromkeys(self.special, b"")
         self.drops_space = drops_space
         """The space before the first word of a text is an artefact and is left out."""
 
@@ -41,6 +42,10 @@ class Pieces:
             word = self._tokenizer.id_to_token(token)
             known = self._known[token] = b"" if word is None else self._read(word)
         return known
+
+    def read(self, token: int, word: str) -> bytes:
+        """The same for a token whose word is at hand; nothing is kept."""
+        return b"" if token in self.special else self._read(word)
 
 
 def pieces_of(tokenizer: Tokenizer) -> Pieces | None:

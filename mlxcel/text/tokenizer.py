@@ -16,6 +16,7 @@ from mlxcel.core.errors import StartupError
 from mlxcel.text.bytes import BYTE_TEMPLATE, byte_tokenizer
 from mlxcel.text.detokenize import ByteDetokenizer, Detokenizer, WindowDetokenizer
 from mlxcel.text.pieces import pieces_of
+from mlxcel.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class TextModel:
         tokenizer.no_padding()
         self._tokenizer = tokenizer
         self._pieces = pieces_of(tokenizer)
+        self.vocabulary = Vocabulary(tokenizer, self._pieces)
         self.eos_ids = tuple(sorted(set(eos_ids)))
         """Any of them ends an answer."""
         self.special_tokens = special_tokens

@@ -19,6 +19,7 @@ SAMPLES: Mapping[str, tuple[str, object]] = {
     "float": ("0.5", 0.5),
     "str": ("word", "word"),
     "list": ("b, a", ["b", "a"]),
+    "texts": ("b, a", ["b, a"]),
     "json": ('{"a": 1}', {"a": 1}),
     "secret": ("s3cret", "s3cret"),
 }

@@ -179,6 +179,25 @@ def test_no_sizes(text: str) -> None:
     assert (key, rule[:13]) == ("--size", "is not a size")
 
 
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        pytest.param([","], [","], id="a-comma-is-a-text"),
+        pytest.param(["a", " b "], ["a", " b "], id="several-add-up-untrimmed"),
+        pytest.param(["none"], [], id="none-clears"),
+        pytest.param(["a", "none"], [], id="none-clears-what-was-before"),
+        pytest.param(["none", "a"], ["a"], id="more-after-none"),
+        pytest.param([r"\n\t\r\\"], ["\n\t\r\\"], id="escapes"),
+        pytest.param([r"\\n"], [r"\n"], id="an-escaped-backslash-escapes-nothing"),
+        pytest.param([r"\d"], [r"\d"], id="no-escape"),
+    ],
+)
+def test_texts(texts: list[str], expected: list[str]) -> None:
+    table = one_row(flags=["--text"], key="k", type="texts")
+    argv = [word for text in texts for word in ("--text", text)]
+    assert values(parsed(*argv, table=table)) == {"k": expected}
+
+
 def test_a_group_choice_is_a_choice_and_not_a_value() -> None:
     table = one_row(flags=["--kind"], key="@draft", type="choice", env=["KIND"])
     asked = parsed("--kind", "prompt-lookup", table=table).asked

@@ -47,7 +47,8 @@ def _live_defaults() -> dict[str, Any]:
 
 
 def _type(kind: str | list[str]) -> str:
-    words = {"integer": "int", "number": "float", "string": "str", "object": "object"}
+    words = {"integer": "int", "number": "float", "string": "str"}
+    words |= {same: same for same in ("object", "array")}
     return words[kind] if isinstance(kind, str) else f"{words[kind[0]]}_or_null"
 
 

@@ -64,6 +64,19 @@ def test_the_request_of_the_contract(store: SettingsStore) -> None:
         ("default_top_k", 2147483647),
         ("default_min_p", 0),
         ("default_min_p", 1),
+        ("default_repetition_penalty", -1.5),
+        ("default_repetition_penalty", 1000000),
+        ("default_repetition_context_size", 0),
+        ("default_repetition_context_size", 1 << 20),
+        ("default_frequency_penalty", -2),
+        ("default_presence_penalty", 2.5),
+        ("default_dry_multiplier", 0),
+        ("default_dry_multiplier", 0.8),
+        ("default_dry_base", 1),
+        ("default_dry_allowed_length", 0),
+        ("default_dry_penalty_last_n", 0),
+        ("default_dry_sequence_breakers", []),
+        ("default_dry_sequence_breakers", ["\n", "x" * 40, ""]),
         ("default_max_tokens", 1),
         ("default_max_tokens", 1 << 40),
         ("default_seed", 0),
@@ -96,6 +109,21 @@ def test_a_value_within_its_bounds_is_applied(store: SettingsStore, name: str, v
         ("default_top_k", 7.0, "wants an integer, got number 7.0"),
         ("default_min_p", -0.01, "must be at least 0"),
         ("default_min_p", 1.01, "must be at most 1"),
+        ("default_repetition_penalty", None, "wants a number, got null"),
+        ("default_repetition_penalty", float("inf"), "must be finite"),
+        ("default_repetition_context_size", -1, "must be at least 0"),
+        ("default_repetition_context_size", 64.0, "wants an integer, got number 64.0"),
+        ("default_frequency_penalty", "1", "wants a number, got string"),
+        ("default_presence_penalty", True, "wants a number, got boolean"),
+        ("default_dry_multiplier", -0.1, "must be at least 0"),
+        ("default_dry_base", 0.99, "must be at least 1"),
+        ("default_dry_allowed_length", -1, "must be at least 0"),
+        ("default_dry_penalty_last_n", -1, "must be at least 0"),
+        ("default_dry_sequence_breakers", "a", "wants a list, got string"),
+        ("default_dry_sequence_breakers", None, "wants a list, got null"),
+        ("default_dry_sequence_breakers", [1], ": 1 is not of type 'string'"),
+        ("default_dry_sequence_breakers", ["x" * 41], ": 'xxxxxx"),
+        ("default_dry_sequence_breakers", ["${a}"], "must not contain ${"),
         ("default_max_tokens", 0, "must be above zero"),
         ("default_max_tokens", True, "wants an integer, got boolean"),
         ("default_seed", -1, "must be at least 0"),
@@ -110,8 +138,40 @@ def test_a_value_outside_is_refused(
     store: SettingsStore, name: str, value: object, reason: str
 ) -> None:
     before = store.current
-    assert reasons(store, {name: value})[name].startswith(f"{name} {reason}")
+    said = reasons(store, {name: value})[name]
+    assert said.removeprefix(name).lstrip(" ").startswith(reason)
     assert store.current is before
+
+
+def test_the_penalties_of_the_snapshot_are_those_of_the_settings(store: SettingsStore) -> None:
+    store.patch(
+        {
+            "default_repetition_penalty": 1.2,
+            "default_repetition_context_size": 9,
+            "default_frequency_penalty": 0.3,
+            "default_presence_penalty": 0.4,
+            "default_dry_multiplier": 0.8,
+            "default_dry_base": 2,
+            "default_dry_allowed_length": 3,
+            "default_dry_penalty_last_n": 10,
+            "default_dry_sequence_breakers": [".", "\n"],
+        }
+    )
+    sampling = store.current.sampling
+    assert (sampling.repetition_penalty, sampling.repetition_context_size) == (1.2, 9)
+    assert (sampling.frequency_penalty, sampling.presence_penalty) == (0.3, 0.4)
+    assert (sampling.dry_multiplier, sampling.dry_base) == (0.8, 2.0)
+    assert (sampling.dry_allowed_length, sampling.dry_penalty_last_n) == (3, 10)
+    assert sampling.dry_sequence_breakers == (".", "\n")
+
+
+def test_the_penalties_are_off_unless_configured(store: SettingsStore) -> None:
+    sampling = store.current.sampling
+    assert (sampling.repetition_penalty, sampling.repetition_context_size) == (1.0, 64)
+    assert (sampling.frequency_penalty, sampling.presence_penalty) == (0.0, 0.0)
+    assert (sampling.dry_multiplier, sampling.dry_base) == (0.0, 1.75)
+    assert (sampling.dry_allowed_length, sampling.dry_penalty_last_n) == (2, 64)
+    assert sampling.dry_sequence_breakers == ("\n", ":", '"', "*")
 
 
 def test_a_bottomless_object_is_refused(store: SettingsStore) -> None:

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from mlxcel.core.byte_vocab import END, EOS, USER
 from mlxcel.core.errors import BadRequest, ContextLengthExceeded
-from mlxcel.core.request import ChatPrompt, GenerationRequest, Message, SamplingParams
+from mlxcel.core.request import ChatPrompt, Dry, GenerationRequest, Message, SamplingParams
 from mlxcel.generation.prepare import Prepared, prepare
 from mlxcel.link.messages import unpack_tokens
 from mlxcel.text.template import ChatTemplate
@@ -35,7 +37,7 @@ def prepared(
 ) -> Prepared:
     template = ChatTemplate(source, origin="test", special_tokens={"bos_token": "<|bos|>"})
     asked = request(*messages, max_tokens=max_tokens, kwargs=kwargs)
-    return prepare(asked, text=TEXT, template=template, window=window)
+    return prepare(asked, text=TEXT, template=template, window=window, vocab_size=264)
 
 
 def ids_of(one: Prepared) -> list[int]:
@@ -53,6 +55,15 @@ def test_submit_carries_ids_sampling_and_ends() -> None:
     assert one.submit.id == "r1"
     assert one.submit.sampling == SamplingParams(temperature=0.5, seed=9)
     assert one.submit.eos_ids == (EOS, END)
+
+
+def test_submit_carries_the_token_ids_of_breaking_texts() -> None:
+    dry = Dry(multiplier=0.8, base=1.75, allowed_length=2, window=64)
+    asked = replace(request(USER_HI), sampling=SamplingParams(dry=dry), dry_breakers=("\n", ":"))
+    template = ChatTemplate(TURN, origin="test", special_tokens={})
+    one = prepare(asked, text=TEXT, template=template, window=0, vocab_size=264)
+    assert one.submit.sampling.dry is not None
+    assert one.submit.sampling.dry.breakers == (10, 58)
 
 
 def test_bos_of_the_template_is_the_only_one() -> None:
@@ -83,7 +94,7 @@ def test_empty_prompt_is_refused() -> None:
 
 def test_model_without_template_is_refused_with_the_key_to_set() -> None:
     with pytest.raises(BadRequest, match=r"generation\.chat_template\.file"):
-        prepare(request(USER_HI), text=TEXT, template=None, window=0)
+        prepare(request(USER_HI), text=TEXT, template=None, window=0, vocab_size=264)
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,39 @@ def test_sampling_default_that_leaves_one_token_makes_it_greedy(
     assert text_of(plain(wild)) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("default_repetition_penalty", 10.0, id="repetition"),
+        pytest.param("default_presence_penalty", 50.0, id="presence"),
+        pytest.param("default_frequency_penalty", -5.0, id="frequency"),
+    ],
+)
+def test_default_penalty_changes_the_next_greedy_answer(
+    wild: Program, name: str, value: float
+) -> None:
+    before = greedy(wild)
+    patched(wild, **{name: value})
+    after = greedy(wild)
+    assert after != before
+    field = name.removeprefix("default_")
+    patched(wild, **{name: 1.0 if "repetition" in name else 0.0})
+    assert text_of(plain(wild, temperature=0, **{field: value})) == after
+    patched(wild, **{name: value}, default_repetition_context_size=0)
+    assert greedy(wild) == before
+
+
+def test_default_dry_changes_the_next_greedy_answer(wild: Program) -> None:
+    before = greedy(wild)
+    patched(wild, default_dry_multiplier=50.0, default_dry_allowed_length=0)
+    after = greedy(wild)
+    assert after != before
+    patched(wild, default_dry_penalty_last_n=0)
+    assert greedy(wild) == before
+    patched(wild, default_dry_penalty_last_n=64, default_dry_base=1.0)
+    assert greedy(wild) != before
+
+
 def test_default_seed(wild: Program) -> None:
     before = text_of(plain(wild))
     assert before == text_of(plain(wild, seed=11))

@@ -48,9 +48,6 @@ class LibraryKV:
     def advance(self) -> None:
         """Nothing to do: the caches advance when they are written."""
 
-    def arrays(self) -> list[mx.array]:
-        return [a for layer in self.layers for a in _flatten(layer.state)]
-
     def check(self) -> None:
         assert bool(self.layers) == bool(self._rows)
 
@@ -81,16 +78,5 @@ class SoloKV:
     def advance(self) -> None:
         """Nothing to do: the caches advance when they are written."""
 
-    def arrays(self) -> list[mx.array]:
-        return [a for layer in self.layers for a in _flatten(layer.state)]
-
     def check(self) -> None:
         assert len(self) <= 1
-
-
-def _flatten(state: Any) -> list[mx.array]:
-    if isinstance(state, mx.array):
-        return [state]
-    if isinstance(state, list | tuple):
-        return [a for item in state for a in _flatten(item)]
-    return []

@@ -23,6 +23,8 @@ class RaggedKV:
         self._lengths: list[int] = []
         self.offsets = mx.array([], dtype=mx.int32)
         self.longest = 0
+        self.common: int | None = None
+        """The length of every row, where they are all of one length."""
         self._write_indices: dict[tuple[int, ...], mx.array] = {}
         self.mask: mx.array | None = None
 
@@ -58,10 +60,11 @@ class RaggedKV:
         """Prepare one decode step of all rows: offsets, mask, room for one more position."""
         lengths = self._lengths
         self.longest = max(lengths)
-        self.offsets = mx.array(lengths, dtype=mx.int32)
+        self.common = self.longest if min(lengths) == self.longest else None
         self._write_indices = {}
         self.mask = None
-        if min(lengths) != self.longest:
+        if self.common is None:
+            self.offsets = mx.array(lengths, dtype=mx.int32)
             columns = mx.arange(self.longest + 1, dtype=mx.int32)
             self.mask = columns[None, None, None, :] <= self.offsets[:, None, None, None]
         for layer in self.layers:
@@ -77,10 +80,6 @@ class RaggedKV:
     def advance(self) -> None:
         """The step was dispatched: every row is one position longer."""
         self._lengths = [length + 1 for length in self._lengths]
-
-    def arrays(self) -> list[mx.array]:
-        """What must be evaluated for the state to be real."""
-        return [a for layer in self.layers for a in (layer.keys, layer.values) if a is not None]
 
     def check(self) -> None:
         """Our own invariants, for tests: every row fits what is allocated."""
@@ -100,9 +99,9 @@ class _Layer:
         self.values: mx.array | None = None
 
     @property
-    def offset(self) -> mx.array:
-        """Where RoPE starts, per row: int32 `[rows]`."""
-        return self._batch.offsets
+    def offset(self) -> mx.array | int:
+        """Where RoPE starts: one number, or one per row, int32 `[rows]`."""
+        return self._batch.offsets if self._batch.common is None else self._batch.common
 
     @property
     def nbytes(self) -> int:
@@ -155,7 +154,10 @@ class _Layer:
 
 
 def _write(state: mx.array, new: mx.array, batch: RaggedKV) -> mx.array:
-    rows = new.shape[0]
+    rows, common = new.shape[0], batch.common
+    if common is not None:
+        state[:rows, :, common : common + 1] = new
+        return state
     if rows == state.shape[0]:
         return mx.put_along_axis(state, batch.write_index(new.shape), new, axis=2)
     # Spare rows: scatter into the ones in use only.

@@ -11,7 +11,6 @@ import mlx.core as mx
 import numpy as np
 
 from mlxcel.core.request import Dry, SamplingParams
-from mlxcel.engine.sampling.draws import XTC_SALT, uniforms
 from mlxcel.engine.sampling.group import Group, Kind, kind_of
 from mlxcel.engine.sampling.penalties import DryPenalties, Penalties
 
@@ -38,9 +37,7 @@ class BatchSampler:
         (`History.tokens`) -> tokens `[rows]`."""
         scored = self._scored(logits, history)
         places = np.array(positions, dtype=np.uint64)
-        draws = uniforms(self._seeds, places)
-        xtc_draws = uniforms(self._seeds ^ XTC_SALT, places)
-        parts = [group(scored, draws, xtc_draws) for group in self._groups]
+        parts = [group(scored, self._seeds, places) for group in self._groups]
         if len(parts) == 1:
             return parts[0].astype(mx.int32)
         return mx.concatenate(parts)[mx.array(self._order)].astype(mx.int32)

@@ -12,6 +12,7 @@ import mlx.core as mx
 import numpy as np
 
 from mlxcel.core.request import SamplingParams
+from mlxcel.engine.sampling.draws import XTC_SALT, uniforms
 from mlxcel.engine.sampling.truncate import Truncation, column, is_truncated
 
 HEAD = 64
@@ -45,20 +46,18 @@ class Group:
         self._temperature = column([row.temperature for row in chosen])
         self._truncation = Truncation(chosen)
 
-    def __call__(self, logits: mx.array, draws: np.ndarray, xtc_draws: np.ndarray) -> mx.array:
-        """`logits` of the whole batch, two numbers in [0, 1) a row -> tokens of these rows."""
+    def __call__(self, logits: mx.array, seeds: np.ndarray, positions: np.ndarray) -> mx.array:
+        """`logits`, seeds and positions of the whole batch -> tokens of these rows."""
         if len(self._places) < logits.shape[0]:
             logits = logits[mx.array(self._places)]
-        draw = mx.array(draws[self._places], dtype=mx.float32)[:, None]
-        match self._kind:
-            case Kind.GREEDY:
-                return mx.argmax(logits, axis=-1)
-            case Kind.PLAIN:
-                last = logits.shape[-1] - 1
-                return _inverted(logits / self._temperature, last, draw)[:, 0]
-            case _:
-                xtc_draw = mx.array(xtc_draws[self._places], dtype=mx.float32)[:, None]
-                return self._ranked(logits, draw, xtc_draw)
+        if self._kind is Kind.GREEDY:
+            return mx.argmax(logits, axis=-1)
+        seeds, positions = seeds[self._places], positions[self._places]
+        draw = _drawn(seeds, positions)
+        if self._kind is Kind.PLAIN:
+            last = logits.shape[-1] - 1
+            return _inverted(logits / self._temperature, last, draw)[:, 0]
+        return self._ranked(logits, draw, _drawn(seeds ^ XTC_SALT, positions))
 
     def _ranked(self, logits: mx.array, draw: mx.array, xtc_draw: mx.array) -> mx.array:
         ids = _ranking(logits, HEAD if self._kind is Kind.HEAD else logits.shape[-1])
@@ -68,6 +67,11 @@ class Group:
         rank = mx.arange(ranked.shape[-1])[None]
         last = mx.max(mx.where(kept, rank, 0), axis=-1, keepdims=True)
         return mx.take_along_axis(ids, _inverted(tempered, last, draw), axis=-1)[:, 0]
+
+
+def _drawn(seeds: np.ndarray, positions: np.ndarray) -> mx.array:
+    """A number in [0, 1) for each row: float32 `[rows, 1]`."""
+    return mx.array(uniforms(seeds, positions), dtype=mx.float32)[:, None]
 
 
 def _inverted(logits: mx.array, last: mx.array | int, draw: mx.array) -> mx.array:

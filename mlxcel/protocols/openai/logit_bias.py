@@ -1,6 +1,5 @@
 """The field `logit_bias`: token ids, as the strings JSON makes of keys, to numbers."""
 
-import math
 import re
 
 from mlxcel.protocols.fields import Reader, shown
@@ -36,6 +35,6 @@ def _token(fields: Reader, key: str) -> int:
 
 
 def _value(fields: Reader, key: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise fields.refuse(NAME, f"wants a number for token {key}, got {shown(value)}")
     return clamped(float(value), -LARGEST, LARGEST)

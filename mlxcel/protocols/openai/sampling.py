@@ -26,6 +26,7 @@ GREEDY_BELOW = 1e-5
 """Dividing by a smaller temperature overflows float32."""
 HOTTEST = 1e5
 WIDEST_SIGMA = 1e6
+"""No logit is so many standard deviations below the largest: all are kept."""
 STOPS = 64
 STOP_CHARS = 1024
 """Stop strings are searched for in every piece of an answer, by the loop that serves everybody."""
@@ -50,7 +51,7 @@ def read_sampling(
         top_k=min(top_k, INT32_MAX),
         min_p=clamped(given(fields.number("min_p"), defaults.min_p), 0.0, 1.0),
         typical_p=_typical(fields),
-        top_n_sigma=_sigma(fields),
+        top_n_sigma=min(given(fields.number("top_n_sigma", minimum=0.0), 0.0), WIDEST_SIGMA),
         xtc_probability=_between(fields, "xtc_probability", 1.0, default=0.0),
         xtc_threshold=_between(fields, "xtc_threshold", 0.5, default=0.1),
         repetition_penalty=read_repetition(fields, defaults.repetition_penalty),
@@ -104,13 +105,6 @@ def _typical(fields: Reader) -> float:
     if value <= 0:
         raise fields.refuse("typical_p", f"wants a value above 0, got {shown(value)}")
     return value
-
-
-def _sigma(fields: Reader) -> float:
-    value = given(fields.number("top_n_sigma", minimum=0.0), 0.0)
-    if value == float("inf"):
-        raise fields.refuse("top_n_sigma", "wants a finite number")
-    return min(value, WIDEST_SIGMA)
 
 
 def _between(fields: Reader, name: str, most: float, *, default: float) -> float:

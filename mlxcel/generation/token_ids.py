@@ -1,0 +1,42 @@
+"""What only the vocabulary can tell about the sampling of a request: token ids.
+
+Pure over its arguments; the searches behind it are kept by the text model.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from mlxcel.core.errors import BadField
+from mlxcel.core.request import SamplingParams
+from mlxcel.text.tokenizer import TextModel
+
+
+def with_token_ids(
+    sampling: SamplingParams, *, text: TextModel, breakers: tuple[str, ...], vocab_size: int
+) -> SamplingParams:
+    """Looks up nothing for what is off. Raises BadField for an id of the request that is not in
+    the vocabulary: the engine writes at these places."""
+    _check("logit_bias", [token for token, _ in sampling.bias], vocab_size)
+    if sampling.dry is not None:
+        _check("dry_sequence_breakers", sampling.dry.breakers, vocab_size)
+        # Those of the request win: it leaves no texts beside them.
+        found = sampling.dry.breakers or text.vocabulary.ids_containing(breakers)
+        dry = replace(sampling.dry, breakers=_within(found, vocab_size))
+        sampling = replace(sampling, dry=dry)
+    if sampling.xtc_probability > 0:
+        spared = {*text.vocabulary.newlines, *text.eos_ids}
+        sampling = replace(sampling, xtc_spared=_within(sorted(spared), vocab_size))
+    return sampling
+
+
+def _check(field: str, ids: Sequence[int], vocab_size: int) -> None:
+    largest = max(ids, default=0)
+    if largest >= vocab_size:
+        rule = f"token {largest} is not in the vocabulary, whose ids end at {vocab_size - 1}"
+        raise BadField(field, rule)
+
+
+def _within(ids: Sequence[int], vocab_size: int) -> tuple[int, ...]:
+    """A tokenizer may know tokens that its model has no logits for."""
+    return tuple(token for token in ids if token < vocab_size)

@@ -1,0 +1,48 @@
+"""A vocabulary searched by what its tokens say: which ids hold a text, which are newlines.
+
+A search walks all of it, up to a second for the largest, so each is done once.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+
+from tokenizers import Tokenizer
+
+from mlxcel.text.pieces import Pieces
+
+SEARCHES = 16
+"""Results kept: each is asked for by every request while the settings stay as they are."""
+
+
+class Vocabulary:
+    """Special tokens say nothing. May be used from several threads."""
+
+    def __init__(self, tokenizer: Tokenizer, pieces: Pieces | None) -> None:
+        self._tokenizer = tokenizer
+        self._pieces = pieces
+        self.ids_containing = lru_cache(maxsize=SEARCHES)(self._ids_containing)
+
+    @cached_property
+    def size(self) -> int:
+        """One more than the largest id; a model may have room for more."""
+        return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    @cached_property
+    def newlines(self) -> tuple[int, ...]:
+        """Tokens that are line ends and nothing else."""
+        found = (t for t, said in self._spoken() if b"\n" in said and not said.strip(b"\r\n"))
+        return tuple(sorted(found))
+
+    def _ids_containing(self, texts: tuple[str, ...]) -> tuple[int, ...]:
+        """The tokens that hold one of the texts as a whole; an empty text is in none."""
+        wanted = [text.encode("utf-8", "surrogatepass") for text in texts if text]
+        found = (t for t, said in self._spoken() if any(text in said for text in wanted))
+        return tuple(sorted(found)) if wanted else ()
+
+    def _spoken(self) -> Iterator[tuple[int, bytes]]:
+        """Each token and its bytes."""
+        for word, token in self._tokenizer.get_vocab(with_added_tokens=True).items():
+            if self._pieces is not None:
+                yield token, self._pieces.read(token, word)
+            else:
+                yield token, self._tokenizer.decode([token], skip_special_tokens=True).encode()

@@ -55,6 +55,7 @@ def parse(
     if "help" in options or "version" in options:
         return Invocation(command=command, options=options)
     found = [*_environment(table, command, line, environ), *line.found]
+    line.problems.extend(_refused_variables(table, command, environ))
     winners = _winners(found, line)
     _refuse_two_choices(winners, line)
     if line.problems:
@@ -105,6 +106,16 @@ def _variables(row: Row, line: Line, environ: Mapping[str, str]) -> Iterator[Fou
         yield Found(row=row, value=value, origin=origin, spelling=name)
         if not row.adds:
             return
+
+
+def _refused_variables(table: Table, command: str, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """A variable that asks for what cannot be done, said as its flag says it."""
+    for row in table.rows(command):
+        for name in row.env if row.type == "refused" else ():
+            if text := environ.get(name, ""):
+                source = Origin.ENVIRONMENT.source(name)
+                rule = f"cannot work here: {row.reason}"
+                yield Problem(key=name, value=text, rule=rule, source=source)
 
 
 def _set(row: Row, environ: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:

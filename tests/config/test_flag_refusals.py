@@ -59,3 +59,12 @@ def test_a_timeout_of_zero_is_refused_with_the_reason(argv: list[str], env: dict
     [(_, rule, _)] = problems(*argv, **env)
     assert rule.startswith("would close every connection")
     assert values(parsed("--timeout", "10")) == {"limits.http_timeout_secs": 10}
+
+
+@pytest.mark.parametrize("name", ["LLAMA_ARG_SSL_CERT_FILE", "LLAMA_ARG_SSL_KEY_FILE"])
+def test_a_variable_that_asks_for_tls_is_refused(name: str) -> None:
+    """Serving in clear what was meant to be encrypted would be the worst way to ignore it."""
+    [(key, rule, _)] = problems(**{name: "/etc/cert.pem"})
+    assert key == name
+    assert "TLS is not built yet" in rule
+    assert values(parsed(**{name: ""})) == {}

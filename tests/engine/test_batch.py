@@ -212,3 +212,17 @@ def test_idle_worker_holds_no_kv(tiny: Path) -> None:
     assert driver.frames[-1].stats.kv_bytes == 0
     assert driver.frames[-1].stats.active == 0
     assert driver.frames[-1].stats.completed == len(LENGTHS)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0], ids=["greedy", "sampled"])
+def test_penalty_sees_every_token_of_the_answer(tiny: Path, temperature: float) -> None:
+    """A penalty nothing outweighs: no token comes twice, though each step is built from unread
+    tokens and rows join and leave meanwhile."""
+    params = {"temperature": temperature, "presence_penalty": 1e3, "penalty_window": 64}
+    rows = [submit(f"p{i}", prompt(4, i), 20 + 10 * i, seed=i, **params) for i in range(3)]
+    driver = Driver(tiny, parallel=2)
+    driver.run(*rows)
+    for i, row in enumerate(rows):
+        said = [*prompt(4, i), *driver.tokens(row.id)]
+        assert len(driver.tokens(row.id)) == row.max_tokens
+        assert len(set(said)) == len(set(prompt(4, i))) + row.max_tokens

@@ -161,6 +161,41 @@ class QueueFull(MlxcelError):
         super().__init__("All slots are busy. Please try again later.")
 
 
+class RequestMemoryExceeded(MlxcelError):
+    """The request alone would not fit into the memory of the device."""
+
+    code = "request_memory_budget_exceeded"
+    status = 503
+
+    def __init__(self, needed_bytes: int, budget_bytes: int) -> None:
+        super().__init__(
+            f"the request needs about {needed_bytes / 1e9:.1f} GB, weights included, but "
+            f"{budget_bytes / 1e9:.1f} GB may be used; shorten the prompt, lower max_tokens or "
+            "raise limits.request_memory_budget"
+        )
+
+
+class KvBudgetExceeded(MlxcelError):
+    code = "kv_budget_exceeded"
+    status = 400
+
+    def __init__(self, needed: int, budget: int) -> None:
+        super().__init__(
+            f"prompt needs {needed} KV blocks, exceeding the {budget}-block KV cache budget",
+            param="messages",
+        )
+
+
+class NoKvLeft(MlxcelError):
+    """A row that decodes finds no KV block, and nobody can make room."""
+
+    code = "server_busy"
+    status = 503
+
+    def __init__(self) -> None:
+        super().__init__("Server busy: the KV cache budget is used up. Please try again later.")
+
+
 class Unavailable(MlxcelError):
     """Loading, restarting or draining: the same request will work later, or elsewhere."""
 

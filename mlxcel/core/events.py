@@ -1,6 +1,7 @@
 """What happened to a request: the events a dialect turns into wire bytes.
 
-Order: Accepted (TextDelta)* (Finished | Failed). Failed may come at any point, once.
+Order: Accepted (delta | ChoiceFinished)* (Finished | Failed). Each choice ends once, after all of
+its deltas; Finished comes after the last of them. Failed may come at any point, once.
 """
 
 from dataclasses import dataclass
@@ -21,10 +22,16 @@ class FinishReason(StrEnum):
     """`max_tokens` reached."""
     CONTEXT = "context"
     """The context window is full."""
+    STRUCTURE = "structure"
+    """What the answer must look like is complete; nothing may follow."""
+    LOOP = "loop"
+    """The answer repeats itself: the loop guard."""
+    TOOL_CALLS = "tool_calls"
+    """The answer ends with calls of tools. Never from a worker: calls are found in the text."""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Token counts of one request."""
+    """Token counts of one request; the prompt once, the answers of all choices."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -52,18 +59,70 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
+class Likely:
+    """A token and how likely it was: the log of its probability, before truncation and
+    temperature. `data` is what the token stands for; it need not be whole UTF-8."""
+
+    token: str
+    logprob: float
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """One token said, and the likeliest ones at its place, best first."""
+
+    said: Likely
+    top: tuple[Likely, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More answer text. Never empty, never a broken UTF-8 sequence, never part of a stop match."""
+    """More answer text: never a broken UTF-8 sequence, never part of a stop match or of the
+    markup of a tool call. Empty only when it carries log-probabilities: those of tokens whose
+    text is held back or is no answer text."""
 
     text: str
+    choice: int = 0
+    logprobs: tuple[TokenLogprobs, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """More of what the model thinks, without the markers around it. Never empty."""
+
+    text: str
+    choice: int = 0
+    logprobs: tuple[TokenLogprobs, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """One whole call. `index` counts the calls of its choice; `arguments` is JSON text."""
+
+    index: int
+    call_id: str
+    name: str
+    arguments: str
+    choice: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceFinished:
+    """One answer has ended. `reasoning_only`: all that was said is thinking."""
+
+    reason: FinishReason
+    choice: int = 0
+    matched_stop: str | None = None
+    reasoning_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    reason: FinishReason
+    """All choices have."""
+
     usage: Usage
     timings: Timings
-    matched_stop: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,4 +130,4 @@ class Failed:
     error: ErrorInfo
 
 
-Event = Accepted | TextDelta | Finished | Failed
+Event = Accepted | TextDelta | ReasoningDelta | ToolCallDelta | ChoiceFinished | Finished | Failed

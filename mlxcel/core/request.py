@@ -2,72 +2,66 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
 from typing import Any
 
-import msgspec
-
+from mlxcel.core.sampling import SamplingParams
 from mlxcel.core.settings import Settings
+from mlxcel.core.steering import LoopGuard
 
 
-class Dry(msgspec.Struct, frozen=True, kw_only=True):
-    """Don't Repeat Yourself: a token that would lengthen a repetition of the last tokens, which
-    is `allowed_length` or longer already, is made less likely."""
+class Lane(IntEnum):
+    """The queue a request waits in; a lower number goes first."""
 
-    multiplier: float
-    base: float
-    allowed_length: int
-    window: int
-    """Tokens looked back; 0: off."""
-    breakers: tuple[int, ...] = ()
-    """Token ids that no repetition reaches across."""
+    HIGH = 0
+    NORMAL = 1
+    LOW = 2
 
 
-class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
-    """How a row draws its tokens; every default is the neutral value.
+class OutputKind(StrEnum):
+    JSON_OBJECT = "json_object"
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    GBNF = "gbnf"
+    LARK = "lark"
 
-    The chain: bias, penalties, DRY; then top-n-sigma, top-k, typical, top-p, min-p and XTC on the
-    untempered distribution; then temperature and the draw. `temperature` 0 (or `top_k` 1) is
-    greedy. `seed` is a uint32; the draw of output position i depends on (seed, i) alone.
-    """
 
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    typical_p: float = 1.0
-    top_n_sigma: float = 0.0
-    xtc_probability: float = 0.0
-    xtc_threshold: float = 0.1
-    xtc_spared: tuple[int, ...] = ()
-    """Tokens XTC never takes away: newlines and ends of text."""
-    repetition_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    penalty_window: int = 64
-    """Tokens the three penalties look back; 0: off."""
-    dry: Dry | None = None
-    bias: tuple[tuple[int, float], ...] = ()
-    """Added to the logits of these tokens; minus infinity bans one."""
-    seed: int = 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputFormat:
+    """What the answer must look like, as the client said it. `source` is the schema as JSON
+    text, the expression or the grammar; "" for a JSON object. `param` is the field to blame."""
 
-    @property
-    def is_greedy(self) -> bool:
-        return self.temperature == 0 or self.top_k == 1
+    kind: OutputKind
+    source: str = ""
+    param: str = "response_format"
 
-    @property
-    def has_penalties(self) -> bool:
-        is_neutral = (
-            self.repetition_penalty == 1
-            and self.frequency_penalty == 0
-            and self.presence_penalty == 0
-        )
-        return self.penalty_window > 0 and not is_neutral
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A function the model may call. `parameters` is its JSON Schema; `sent` is the whole
+    entry as the client wrote it, for the chat template."""
+
+    name: str
+    parameters: Mapping[str, Any]
+    sent: Mapping[str, Any]
+
+
+class ToolMode(StrEnum):
+    AUTO = "auto"
+    NONE = "none"
+    REQUIRED = "required"
+    NAMED = "named"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolChoice:
+    mode: ToolMode = ToolMode.AUTO
+    name: str = ""
+    """Of the one function, for NAMED."""
 
     @property
-    def history_width(self) -> int:
-        """How many of the last tokens the next draw depends on."""
-        penalised = self.penalty_window if self.has_penalties else 0
-        return max(penalised, 0 if self.dry is None else self.dry.window)
+    def is_forced(self) -> bool:
+        return self.mode in (ToolMode.REQUIRED, ToolMode.NAMED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +91,10 @@ class ChatPrompt:
 
     messages: tuple[Message, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    echo: bool = False
+    """An assistant turn at the end, which the answer continues, is told again before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,5 +110,18 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     dry_breakers: tuple[str, ...] = ()
     """Texts no repetition reaches across, for `sampling.dry`; those of the request are ids."""
+    choices: int = 1
+    """Answers to one prompt, from one prefill. Choice c draws with seed + c."""
+    lane: Lane = Lane.NORMAL
+    top_logprobs: int | None = None
+    """Log-probabilities of each token said and of so many likeliest ones; None: of none."""
+    ignore_eos: bool = False
+    loop: LoopGuard | None = None
+    """None: what the settings say, else what the model's family needs."""
+    thinking_budget: int | None = None
+    """Tokens of thinking; -1: no cap; None: what the settings say."""
+    output: OutputFormat | None = None
+    lora: tuple[tuple[int, float], ...] | None = None
+    """Adapter ids and their scales for this request, the others 0; None: those in force."""
     received_s: float
     """`time.monotonic()` at arrival."""

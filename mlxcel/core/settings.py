@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mlxcel.core.sampling import AdaptiveP, DynamicTemperature, Mirostat
+from mlxcel.core.steering import LoopGuard
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingDefaults:
@@ -31,6 +34,38 @@ class SamplingDefaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FixedDefaults:
+    """The same for fields whose defaults are set at startup. Not part of a snapshot."""
+
+    typical_p: float = 1.0
+    top_n_sigma: float = 0.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    mirostat: Mirostat | None = None
+    dynamic_temperature: DynamicTemperature | None = None
+    adaptive: AdaptiveP | None = None
+    bias: tuple[tuple[int, float], ...] = ()
+    ignore_eos: bool = False
+    stop: tuple[str, ...] = ()
+    """For requests that bring no stop strings of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageBias:
+    """How likely tokens of a script are made. `bias` keeps its order: the first language that
+    claims a token owns it."""
+
+    bias: tuple[tuple[str, float], ...]
+    """Language codes and what is added to the logits of their tokens."""
+    is_strict: bool = False
+    """One letter of a language claims a token; else all of its letters must be."""
+    include_special: bool = False
+    include_numeric: bool = False
+    include_punctuation: bool = False
+    include_byte_fragments: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """One published snapshot. `fingerprint` is 64 hex digits over the mutable values."""
 
@@ -40,3 +75,8 @@ class Settings:
     decode_timeout_s: int
     """A row that has begun to decode and yields no token for this long is cancelled."""
     template_kwargs: Mapping[str, Any]
+    reasoning_budget: int = -1
+    """Tokens of thinking; -1: no cap."""
+    loop: LoopGuard | None = None
+    """None: what the model's family needs."""
+    language: LanguageBias | None = None

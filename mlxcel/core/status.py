@@ -29,7 +29,23 @@ class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
     decode_tokens: int = 0
     decode_steps: int = 0
     prefill_chunks: int = 0
+    lookahead_steps: int = 0
+    """Decode steps that were started before the one before was read."""
+    mixed_steps: int = 0
+    prefill_grants: int = 0
+    """Prompt chunks that went before rows that decode."""
+    preemptions: int = 0
+    language_steps: int = 0
+    """Decode steps with a language bias."""
+    language_suppressed: int = 0
+    """Tokens that would have been the likeliest, had their language not been banned."""
+    language_fragments: int = 0
+    """Those of them that are a part of a character."""
     kv_bytes: int = 0
+    kv_blocks: int = 0
+    """Blocks of the KV budget in use."""
+    kv_block_budget: int = 0
+    """0: unbounded."""
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,8 +11,10 @@ import msgspec
 
 from mlxcel.core.errors import ErrorInfo
 from mlxcel.core.events import FinishReason, Timings, Usage
-from mlxcel.core.request import SamplingParams
+from mlxcel.core.request import Lane
+from mlxcel.core.sampling import SamplingParams
 from mlxcel.core.status import ModelInfo, WorkerStats
+from mlxcel.core.steering import Constraint, LoopGuard, Thinking
 
 
 def pack_tokens(ids: Sequence[int]) -> bytes:
@@ -24,6 +26,11 @@ def unpack_tokens(data: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(data) // 4}i", data)
 
 
+def pack_bias(bias: Sequence[tuple[int, float]]) -> bytes:
+    """int32 and float32 pairs, little endian: `SamplingParams.wide_bias`."""
+    return b"".join(struct.pack("<if", token, value) for token, value in bias)
+
+
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Generate for one prompt. `tokens` are packed by `pack_tokens`."""
 
@@ -32,6 +39,18 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     sampling: SamplingParams
     max_tokens: int
     eos_ids: tuple[int, ...]
+    """They end an answer, unless `ignore_eos`."""
+    choices: int = 1
+    lane: Lane = Lane.NORMAL
+    top_logprobs: int | None = None
+    """How many of the likeliest tokens are told beside each token said; None: no scores."""
+    ignore_eos: bool = False
+    loop: LoopGuard | None = None
+    thinking: Thinking | None = None
+    """Where the think block must be watched: a budget or a constraint that begins after it."""
+    constraint: Constraint | None = None
+    lora: tuple[tuple[int, float], ...] | None = None
+    """Adapter ids and scales of this request, the others 0; None: those in force."""
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -44,7 +63,14 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
     """Drop everything and end."""
 
 
-ToWorker = Submit | Cancel | Stop
+class SetLora(msgspec.Struct, frozen=True, tag=True):
+    """The scales of the adapters from now on, by adapter id; unknown ids are ignored, those not
+    named become 0. Requests taken before keep the scales they were taken with."""
+
+    scales: tuple[tuple[int, float], ...]
+
+
+ToWorker = Submit | Cancel | SetLora | Stop
 
 
 class RowAccepted(msgspec.Struct, frozen=True, tag=True):
@@ -54,23 +80,46 @@ class RowAccepted(msgspec.Struct, frozen=True, tag=True):
 
 
 class RowStarted(msgspec.Struct, frozen=True, tag=True):
-    """The first token is there: comes right before it, with where the time so far went."""
+    """The first token of the first choice is there: comes right before it, with where the time
+    so far went."""
 
     id: str
     queued_ms: float
     prompt_ms: float
 
 
-class RowTokens(msgspec.Struct, frozen=True, tag=True):
-    """New output tokens of one row, in order. EOS is never among them."""
+class TokenScores(msgspec.Struct, frozen=True, array_like=True):
+    """Log-probabilities at one place of an answer: of the token said, and of the likeliest
+    tokens, best first."""
+
+    said: float
+    top: list[tuple[int, float]]
+
+
+class RowTokens(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """New output tokens of one choice, in order. EOS is never among them."""
 
     id: str
     ids: list[int]
+    choice: int = 0
+    scores: list[TokenScores] | None = None
+    """One for each of `ids`, where the request asked for them."""
+    is_forced: bool = False
+    """The end of a think block that the budget forced: no stop string matches in it."""
+
+
+class RowEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """One choice has all its tokens. RowFinished follows once all choices have."""
+
+    id: str
+    reason: FinishReason
+    choice: int = 0
 
 
 class RowFinished(msgspec.Struct, frozen=True, tag=True):
+    """The request is over: counts and times over all choices."""
+
     id: str
-    reason: FinishReason
     usage: Usage
     timings: Timings
 
@@ -80,7 +129,7 @@ class RowFailed(msgspec.Struct, frozen=True, tag=True):
     error: ErrorInfo
 
 
-RowEvent = RowAccepted | RowStarted | RowTokens | RowFinished | RowFailed
+RowEvent = RowAccepted | RowStarted | RowTokens | RowEnded | RowFinished | RowFailed
 
 
 class Frame(msgspec.Struct, frozen=True, tag=True):

@@ -5,22 +5,27 @@ takes its error shape from `mlxcel.protocols.openai.errors`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from mlxcel.core.answer import Answer
 from mlxcel.core.errors import ErrorInfo
-from mlxcel.core.events import Event, Finished
-from mlxcel.core.request import GenerationRequest
-from mlxcel.core.settings import Settings
+from mlxcel.core.events import Event
+from mlxcel.core.request import GenerationRequest, Lane
+from mlxcel.core.settings import FixedDefaults, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRules:
-    """What the server says about the `model` field. `served` is never empty."""
+    """What the server says about fields whose rules are set at startup."""
 
     require_model: bool
     served: tuple[str, ...]
+    """Never empty."""
     refuse_unknown: bool
+    fixed: FixedDefaults = field(default_factory=FixedDefaults)
+    reasoning_alias: str | None = "reasoning"
+    """A second name under which answers repeat `reasoning_content`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +64,7 @@ class Read(Protocol):
 
     def encoder(self, head: Head) -> StreamEncoder: ...
 
-    def answer(self, head: Head, text: str, finished: Finished) -> dict[str, Any]: ...
+    def answer(self, head: Head, answer: Answer) -> dict[str, Any]: ...
 
 
 class Codec(Protocol):
@@ -76,6 +81,7 @@ class Codec(Protocol):
         settings: Settings,
         received_s: float,
         rules: ReadRules,
+        lane: Lane = Lane.NORMAL,
     ) -> Read: ...
 
 

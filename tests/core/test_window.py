@@ -1,6 +1,6 @@
 import pytest
 
-from mlxcel.core.window import effective_window, slot_share
+from mlxcel.core.window import effective_window, slot_count, slot_share
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,18 @@ def test_slots_share_the_context(ctx_size: int, slots: int, share: int) -> None:
 )
 def test_the_share_beats_the_models_own_window(share: int, train_window: int, window: int) -> None:
     assert effective_window(share, train_window) == window
+
+
+@pytest.mark.parametrize(
+    ("width", "no_batch", "count"),
+    [
+        pytest.param(None, False, 4, id="as-many-as-slots"),
+        pytest.param(2, False, 2, id="a-batch-size"),
+        pytest.param(8, False, 8, id="a-larger-batch-size"),
+        pytest.param(None, True, 1, id="no-batch"),
+        pytest.param(2, True, 1, id="no-batch-beats-a-batch-size"),
+    ],
+)
+def test_rows_that_run_together(width: int | None, no_batch: bool, count: int) -> None:
+    scheduler = {"parallel": 4, "max_batch_size": width, "no_batch": no_batch}
+    assert slot_count(scheduler) == count

@@ -11,7 +11,7 @@ import pytest
 
 import mlxcel
 from mlxcel.core import byte_vocab
-from mlxcel.core.request import SamplingParams
+from mlxcel.core.sampling import SamplingParams
 from mlxcel.link.messages import PartSpec, Submit, WorkerSpec
 from mlxcel.link.supervisor import Supervisor
 
@@ -25,7 +25,7 @@ ECHO = {
     "faults": FAULTS,
     "delay_ms": 0,
     "window": 4096,
-    "scheduler": {"parallel": 2},
+    "scheduler": {"parallel": 2, "max_batch_size": None, "no_batch": False},
     "max_queue_depth": 1,
     "ctx_size": 0,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from mlxcel.core.errors import BadRequest, QueueFull, Unavailable, WorkerDied
-from mlxcel.core.events import FinishReason, Timings, Usage
+from mlxcel.core.events import Timings, Usage
 from mlxcel.core.status import ModelInfo, State, WorkerStats
 from mlxcel.link.channel import Channel
 from mlxcel.link.client import WorkerClient
@@ -40,7 +40,7 @@ MODEL = ModelInfo(
 def finished(request_id: str) -> RowFinished:
     usage = Usage(prompt_tokens=1, completion_tokens=1)
     timings = Timings(queued_ms=0, prompt_ms=0, decode_ms=0)
-    return RowFinished(request_id, FinishReason.EOS, usage, timings)
+    return RowFinished(request_id, usage, timings)
 
 
 def connected(sent: list[ToWorker], *, slots: int = 1) -> WorkerClient:
@@ -60,10 +60,10 @@ def read(channel: Channel) -> list[RowEvent]:
 def test_a_frame_is_split_by_request(submit: Submitter) -> None:
     client = connected([])
     a, b = ask(client, submit("a", "x")), ask(client, submit("b", "y"))
-    events: list[RowEvent] = [RowTokens("a", [1]), RowTokens("b", [2]), finished("a")]
+    events: list[RowEvent] = [RowTokens(id="a", ids=[1]), RowTokens(id="b", ids=[2]), finished("a")]
     client.deliver(Frame([*events, finished("b")], WorkerStats()))
-    assert read(a) == [RowTokens("a", [1]), finished("a")]
-    assert read(b) == [RowTokens("b", [2]), finished("b")]
+    assert read(a) == [RowTokens(id="a", ids=[1]), finished("a")]
+    assert read(b) == [RowTokens(id="b", ids=[2]), finished("b")]
 
 
 def test_outstanding_requests_are_bounded_by_slots_and_queue(submit: Submitter) -> None:
@@ -91,7 +91,7 @@ def test_cancel_tells_the_worker_once_and_drops_what_still_comes(submit: Submitt
     channel = ask(client, submit("a", "x"))
     client.cancel("a")
     client.cancel("a")
-    client.deliver(Frame([RowTokens("a", [1])], WorkerStats()))
+    client.deliver(Frame([RowTokens(id="a", ids=[1])], WorkerStats()))
     assert sent[1:] == [Cancel(id="a")]
     assert read(channel) == []
 

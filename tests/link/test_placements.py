@@ -10,7 +10,15 @@ from mlxcel.core.errors import QueueFull, StartupError
 from mlxcel.core.events import FinishReason
 from mlxcel.core.status import State
 from mlxcel.link.channel import Channel
-from mlxcel.link.messages import RowAccepted, RowEvent, RowFailed, RowFinished, RowTokens, Submit
+from mlxcel.link.messages import (
+    RowAccepted,
+    RowEnded,
+    RowEvent,
+    RowFailed,
+    RowFinished,
+    RowTokens,
+    Submit,
+)
 from mlxcel.link.supervisor import Supervisor
 from tests.link.asking import ask
 
@@ -46,7 +54,7 @@ async def test_a_request_goes_round(
     assert events[0] == RowAccepted("a")
     assert said(events) == "hi there"
     assert isinstance(events[-1], RowFinished)
-    assert events[-1].reason is FinishReason.EOS
+    assert events[-2] == RowEnded(id="a", reason=FinishReason.EOS)
     assert (status.state, status.stats.completed, status.stats.active) == (State.OK, 1, 0)
     assert supervisor.client.status().state is State.STOPPED
 
@@ -94,7 +102,7 @@ async def test_a_failed_row_leaves_the_others_alone(
 async def test_a_cancelled_row_gives_its_slot_back(
     placement: str, running: Any, submit: Callable[..., Submit]
 ) -> None:
-    one = {"parallel": 1}
+    one = {"parallel": 1, "max_batch_size": None, "no_batch": False}
     async with running(placement, delay_ms=20, scheduler=one) as supervisor:
         client = supervisor.client
         channel = ask(client, submit("a", "x" * 1000))

@@ -163,7 +163,7 @@ async def test_the_state_of_a_slow_reader_is_one_merged_event(
         channel = ask(supervisor.client, submit("a", "x" * 2000))
         await until(lambda: supervisor.client.status().stats.completed == 1)
         events = await events_of(channel)
-    assert len(events) == 4  # accepted, started, all tokens, finished
+    assert len(events) == 5  # accepted, started, all tokens, ended, finished
     assert tokens_in(events) == 1000
 
 

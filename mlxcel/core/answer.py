@@ -1,0 +1,24 @@
+"""An answer in one piece, for requests that are not streamed."""
+
+from dataclasses import dataclass
+
+from mlxcel.core.events import FinishReason, Timings, TokenLogprobs, Usage
+from mlxcel.core.request import ToolCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    reason: FinishReason
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    matched_stop: str | None = None
+    reasoning_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    choices: tuple[Choice, ...]
+    usage: Usage
+    timings: Timings

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlxcel.core.request import Dry, SamplingParams
+from mlxcel.core.sampling import Dry, SamplingParams
 from mlxcel.engine.sampling.batch import BatchSampler
 from mlxcel.engine.sampling.draws import uniforms
 from mlxcel.engine.sampling.history import History
 from mlxcel.engine.sampling.penalties import DryPenalties
+from mlxcel.engine.sampling.state import initial_state
 
 import mlx.core as mx  # isort: skip
 
@@ -31,7 +32,8 @@ def sample(
     for row, tokens in zip(rows, said or [[]] * len(rows), strict=True):
         history.join(tokens, row.history_width)
     sampler = BatchSampler(rows, logits.shape[-1])
-    tokens: list[int] = sampler(logits, positions, history.tokens).tolist()
+    state = mx.array([initial_state(row) for row in rows])
+    tokens: list[int] = sampler(logits, positions, history.tokens, state).tokens.tolist()
     return tokens
 
 
@@ -204,7 +206,7 @@ def reference_dry(rule: Dry, said: list[int], vocab: int) -> np.ndarray:
             if tail[-1 - length] in rule.breakers:
                 break
             length += 1
-        if length >= rule.allowed_length:
+        if length >= max(rule.allowed_length, 1):
             penalty = rule.multiplier * rule.base ** (length - rule.allowed_length)
             worst[tail[end + 1]] = max(worst[tail[end + 1]], penalty)
     return worst
@@ -213,7 +215,7 @@ def reference_dry(rule: Dry, said: list[int], vocab: int) -> np.ndarray:
 @given(
     said=st.lists(st.integers(0, 3), max_size=40),
     window=st.integers(1, 48),
-    allowed=st.integers(1, 4),
+    allowed=st.integers(0, 4),
     breaker=st.integers(0, 5),
 )
 def test_dry_equals_the_rule_spelled_out(

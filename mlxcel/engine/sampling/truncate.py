@@ -1,14 +1,17 @@
-"""Steps 6 to 11 of the chain: which of the ranked tokens of a row may be drawn.
+"""Steps 6 to 11 of the chain: which tokens of a row may be drawn.
 
 Everything works on the untempered distribution, one step after the other, each on what the one
-before has left. `ranked` is float32 `[rows, width]`, largest first, -inf for what is banned.
+before has left. A step that some rows of the group have leaves the others bit for bit alone.
 """
 
 from collections.abc import Sequence
 
 import mlx.core as mx
 
-from mlxcel.core.request import SamplingParams
+from mlxcel.core.sampling import SamplingParams
+from mlxcel.engine.sampling.candidates import DEEPEST, LIGHTEST, Candidates
+from mlxcel.engine.sampling.foremost import foremost
+from mlxcel.engine.sampling.rowwise import column, peak, total
 
 ALMOST_ZERO = 1e-9
 
@@ -25,92 +28,130 @@ def is_truncated(row: SamplingParams) -> bool:
     )
 
 
-class Truncation:
-    """For rows that are sampled over the same width."""
+class Spread:
+    """Top-n-sigma, which measures the whole vocabulary whatever is sampled from."""
 
     def __init__(self, rows: Sequence[SamplingParams]) -> None:
-        self._top_k = mx.array([[row.top_k] for row in rows])
-        self._typical = column([row.typical_p for row in rows])
-        self._top_p = column([max(row.top_p, ALMOST_ZERO) for row in rows])
-        self._min_p = column([row.min_p for row in rows])
-        self._xtc_probability = column([row.xtc_probability for row in rows])
-        self._xtc_threshold = column([row.xtc_threshold for row in rows])
-        self._has_typical = any(row.typical_p < 1 for row in rows)
-        self._has_xtc = any(row.xtc_probability > 0 for row in rows)
         self._sigma = column([row.top_n_sigma for row in rows])
-        self._has_sigma = any(row.top_n_sigma > 0 for row in rows)
-        self._spared = tuple(row.xtc_spared for row in rows)
+        self._is_on = any(row.top_n_sigma > 0 for row in rows)
 
-    def __call__(
-        self, logits: mx.array, ranked: mx.array, ids: mx.array, xtc_draws: mx.array
-    ) -> mx.array:
-        """Boolean `[rows, width]`; at least one token of each row survives. `logits` are of the
-        whole vocabulary: top-n-sigma measures their spread."""
-        rank = mx.arange(ranked.shape[-1])[None]
-        kept = ((rank < self._top_k) | (self._top_k == 0)) & (ranked > -mx.inf)
-        if self._has_sigma:
-            kept = kept & (ranked >= self._least(logits, ranked[:, :1]))
-        if self._has_typical:
-            kept = self._typical_kept(ranked, kept)
-        kept = self._nucleus(ranked, kept)
-        p = probabilities(ranked, kept)
-        kept = kept & (p >= self._min_p * mx.max(p, axis=-1, keepdims=True))
-        if self._has_xtc:
-            kept = self._without_top_choices(ranked, kept, ids, xtc_draws)
-        return kept
-
-    def _least(self, logits: mx.array, largest: mx.array) -> mx.array:
-        """Top-n-sigma: the least logit that stays, -inf where a row has none. Banned tokens have
-        no part in the spread."""
+    def __call__(self, logits: mx.array, top: mx.array) -> mx.array:
+        """How far below the largest logit one may be: `[rows, 1]`, -inf without a bound. Banned
+        tokens have no part in the spread."""
+        if not self._is_on:
+            return mx.full(top.shape, -mx.inf)
         is_in = logits > -mx.inf
         count = mx.sum(is_in, axis=-1, keepdims=True)
-        mean = mx.sum(mx.where(is_in, logits, 0.0), axis=-1, keepdims=True) / count
-        square = mx.where(is_in, mx.square(logits - mean), 0.0)
-        spread = mx.sqrt(mx.sum(square, axis=-1, keepdims=True) / count)
-        return mx.where(self._sigma > 0, largest - self._sigma * spread, -mx.inf)
-
-    def _nucleus(self, ranked: mx.array, kept: mx.array) -> mx.array:
-        p = probabilities(ranked, kept)
-        return kept & (mx.cumsum(p, axis=-1) - p < self._top_p)
-
-    def _typical_kept(self, ranked: mx.array, kept: mx.array) -> mx.array:
-        """Locally typical sampling (Meister et al., 2022): nearest to the entropy first."""
-        p = probabilities(ranked, kept)
-        surprise = -mx.log(mx.maximum(p, ALMOST_ZERO))
-        entropy = mx.sum(p * surprise, axis=-1, keepdims=True)
-        distance = mx.where(kept, mx.abs(surprise - entropy), mx.inf)
-        order = mx.argsort(distance, axis=-1)
-        sorted_p = mx.take_along_axis(p, order, axis=-1)
-        enough = mx.cumsum(sorted_p, axis=-1) - sorted_p < self._typical
-        chosen = mx.put_along_axis(mx.zeros_like(enough), order, enough, axis=-1)
-        return kept & (chosen | (self._typical >= 1))
-
-    def _without_top_choices(
-        self, ranked: mx.array, kept: mx.array, ids: mx.array, draws: mx.array
-    ) -> mx.array:
-        """Exclude top choices: of the tokens above the threshold only the least likely stays,
-        unless a spared one (newline, end of text) would go."""
-        p = probabilities(ranked, kept)
-        above = kept & (p >= self._xtc_threshold)
-        rank = mx.arange(ranked.shape[-1])[None]
-        last = mx.max(mx.where(above, rank, -1), axis=-1, keepdims=True)
-        dropped = above & (rank < last)
-        hits = dropped & self._is_spared(ids)
-        is_on = (draws < self._xtc_probability) & ~mx.any(hits, axis=-1, keepdims=True)
-        return kept & ~(dropped & is_on)
-
-    def _is_spared(self, ids: mx.array) -> mx.array:
-        most = max((len(spared) for spared in self._spared), default=0)
-        if most == 0:
-            return mx.zeros(ids.shape, dtype=mx.bool_)
-        padded = mx.array([[*row, *[-1] * (most - len(row))] for row in self._spared])
-        return mx.any(ids[:, :, None] == padded[:, None, :], axis=-1)
+        mean = total(mx.where(is_in, logits - top, 0.0)) / count
+        square = total(mx.where(is_in, mx.square(logits - (top + mean)), 0.0))
+        return mx.where(self._sigma > 0, -self._sigma * mx.sqrt(square / count), -mx.inf)
 
 
-def probabilities(ranked: mx.array, kept: mx.array) -> mx.array:
-    """The distribution over what is kept; zero elsewhere."""
-    return mx.softmax(mx.where(kept, ranked, -mx.inf), axis=-1, precise=True)
+class Truncation:
+    """Steps 7 to 11, for rows that are sampled over the same width."""
+
+    def __init__(self, rows: Sequence[SamplingParams]) -> None:
+        self._top_k = _shares([row.top_k or mx.inf for row in rows], off=mx.inf)
+        self._typical = _shares([row.typical_p for row in rows], off=1.0)
+        self._top_p = _shares([row.top_p for row in rows], off=1.0)
+        self._min_p = column([row.min_p for row in rows])
+        self._has_min_p = any(row.min_p > 0 for row in rows)
+        self._xtc = ExcludeTop(rows) if any(row.xtc_probability > 0 for row in rows) else None
+
+    @property
+    def needs_chance(self) -> bool:
+        return self._xtc is not None
+
+    @property
+    def keeps_top(self) -> bool:
+        """Whether the likeliest token of each row is sure to stay."""
+        return self._xtc is None and self._typical is None
+
+    def __call__(self, some: Candidates, chance: mx.array | None) -> Candidates:
+        """At least one token of each row survives. `chance` `[rows, 1]` decides on XTC."""
+        if self._top_k is not None:
+            some = some.kept(_first(some, self._top_k))
+        if self._typical is not None:
+            some = some.kept(_typical(some, self._typical))
+        if self._top_p is not None:
+            some = some.kept(_nucleus(some, self._top_p))
+        if self._has_min_p:
+            w = some.weights
+            some = some.kept(mx.where(w >= self._min_p * peak(w), w, 0.0))
+        if self._xtc is not None and chance is not None:
+            some = some.kept(self._xtc(some, chance))
+        return some
 
 
-def column(values: Sequence[float]) -> mx.array:
-    return mx.array(list(values), dtype=mx.float32)[:, None]
+class ExcludeTop:
+    """XTC: of the tokens above the threshold only the least likely stays, unless a spared one
+    (newline, end of text) would go."""
+
+    def __init__(self, rows: Sequence[SamplingParams]) -> None:
+        self._probability = column([row.xtc_probability for row in rows])
+        self._threshold = column([row.xtc_threshold for row in rows])
+        self._spared = _table([row.xtc_spared for row in rows])
+
+    def __call__(self, some: Candidates, chance: mx.array) -> mx.array:
+        w = some.weights
+        above = w >= mx.maximum(self._threshold * total(w), LIGHTEST)
+        least = -peak(-mx.where(above, w, mx.inf))
+        place = mx.arange(w.shape[-1])[None]
+        last = peak(mx.where(w == least, place, -1))
+        dropped = above & (place != last)
+        is_on = chance < self._probability
+        if self._spared is not None:
+            is_on = is_on & ~some.touches(dropped, self._spared)
+        return mx.where(dropped & is_on, 0.0, w)
+
+
+def _first(some: Candidates, count: mx.array) -> mx.array:
+    """Top-k."""
+    w = some.weights
+    if some.ids is not None:
+        return mx.where(mx.arange(w.shape[-1])[None] < count, w, 0.0)
+    return counted(some.scores, w, count)
+
+
+def counted(scores: mx.array, weights: mx.array, count: mx.array) -> mx.array:
+    """The weights of the `count` largest scores, 0 elsewhere."""
+    is_there = (weights > 0).astype(mx.float32)
+    least = -peak(-mx.where(weights > 0, scores, 0.0))
+    return weights * foremost(scores, is_there, count, least)
+
+
+def _nucleus(some: Candidates, share: mx.array) -> mx.array:
+    """Top-p: the likeliest first."""
+    mass = total(some.weights)
+    return foremost(some.scores, some.weights, share * mass, _least(some, share, mass))
+
+
+def _typical(some: Candidates, share: mx.array) -> mx.array:
+    """Locally typical sampling (Meister et al., 2022): nearest to the entropy first. The distance
+    of -log p from it is that of the score from the mean score."""
+    mass = total(some.weights)
+    mean = total(some.weights * some.scores) / mass
+    widest = mx.maximum(-mean, mean - _least(some, share, mass))
+    return foremost(-mx.abs(some.scores - mean), some.weights, share * mass, -widest)
+
+
+def _least(some: Candidates, share: mx.array, mass: mx.array) -> mx.array:
+    """The score under which all tokens of a vocabulary together cannot hold the rest of the mass:
+    1 - share."""
+    rest = mx.maximum(1 - share, ALMOST_ZERO)
+    return mx.maximum(mx.log(rest * mass / some.weights.shape[-1]), DEEPEST)
+
+
+def _shares(values: Sequence[float], off: float) -> mx.array | None:
+    """More than 0, infinite where a row has none; None when no row has one."""
+    if all(value >= off for value in values):
+        return None
+    return column([max(v, ALMOST_ZERO) if v < off else mx.inf for v in values])
+
+
+def _table(rows: Sequence[tuple[int, ...]]) -> mx.array | None:
+    """`[rows, most]`, -1 where a row has fewer."""
+    most = max(len(row) for row in rows)
+    if most == 0:
+        return None
+    return mx.array([[*row, *[-1] * (most - len(row))] for row in rows])

@@ -22,7 +22,7 @@ ECHO = {
     "faults": [],
     "delay_ms": 0,
     "window": 64,
-    "scheduler": {"parallel": 1},
+    "scheduler": {"parallel": 1, "max_batch_size": None, "no_batch": False},
     "max_queue_depth": 1,
     "ctx_size": 0,
 }

@@ -2,15 +2,7 @@
 
 from typing import Any, Protocol
 
-import mlx.core as mx
-
-
-class RowCache(Protocol):
-    """One layer of one prefilled row, as mlx-lm makes it."""
-
-    keys: mx.array
-    values: mx.array
-    offset: int
+from mlxcel.engine.kv.prefilled import Prefilled
 
 
 class KVBatch(Protocol):
@@ -24,9 +16,14 @@ class KVBatch(Protocol):
     @property
     def nbytes(self) -> int: ...
 
-    def join(self, row: list[Any]) -> None: ...
+    def join(self, prefilled: Prefilled, index: int = 0) -> None:
+        """Row `index` of what was read takes the next free place. It is a copy: the same row
+        may join again, and what happens to one of them does not show in the other."""
+        ...
 
-    def leave(self, place: int) -> None: ...
+    def leave(self, place: int) -> None:
+        """Free a place; the last row moves into it."""
+        ...
 
     def begin(self) -> None: ...
 

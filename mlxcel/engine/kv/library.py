@@ -1,18 +1,27 @@
-"""KV of rows in mlx-lm's own batch caches: rotating windows, recurrent and hybrid state.
+"""KV of rows in mlx-lm's own caches: rotating windows, recurrent and hybrid state.
 
-These are left-padded and share one write index; they work for every model whose caches can be
-merged, at the price of a mask and per-layer offset arithmetic in each step.
+Its batch caches are left-padded and share one write index; they work for every model whose
+caches can be merged, at the price of a mask and per-layer offset arithmetic in each step.
 """
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
+from mlx_lm.models.cache import ArraysCache, CacheList
+
+from mlxcel.engine.kv.prefilled import Prefilled
+
+Fresh = Callable[[], list[Any]]
+"""Makes the caches of a row that has read nothing."""
 
 
 class LibraryKV:
     """All layers' state, as a list of mlx-lm batch caches. Same use as `RaggedKV`."""
 
-    def __init__(self) -> None:
+    def __init__(self, fresh: Fresh) -> None:
+        self._fresh = fresh
         self.layers: list[Any] = []
         self._rows = 0
 
@@ -23,8 +32,9 @@ class LibraryKV:
     def nbytes(self) -> int:
         return sum(layer.nbytes for layer in self.layers)
 
-    def join(self, row: list[Any]) -> None:
-        merged = [type(cache).merge([cache]) for cache in row]
+    def join(self, prefilled: Prefilled, index: int = 0) -> None:
+        caches = _row(prefilled, index, self._fresh)
+        merged = [type(cache).merge([cache]) for cache in caches]
         if self._rows:
             for layer, new in zip(self.layers, merged, strict=True):
                 layer.extend(new)
@@ -49,13 +59,16 @@ class LibraryKV:
         """Nothing to do: the caches advance when they are written."""
 
     def check(self) -> None:
+        """Our own invariants, for tests: every layer has one place a row, and none is left."""
         assert bool(self.layers) == bool(self._rows)
+        assert all(_places(layer) == self._rows for layer in self.layers)
 
 
 class SoloKV:
-    """The state of the one row of a model whose caches cannot be merged."""
+    """The state of the one row of a model whose rows cannot decode together."""
 
-    def __init__(self) -> None:
+    def __init__(self, fresh: Fresh) -> None:
+        self._fresh = fresh
         self.layers: list[Any] = []
 
     def __len__(self) -> int:
@@ -65,11 +78,12 @@ class SoloKV:
     def nbytes(self) -> int:
         return sum(layer.nbytes for layer in self.layers)
 
-    def join(self, row: list[Any]) -> None:
+    def join(self, prefilled: Prefilled, index: int = 0) -> None:
         assert not self.layers, "one row at a time"
-        self.layers = row
+        self.layers = _row(prefilled, index, self._fresh)
 
     def leave(self, place: int) -> None:
+        assert place == 0 and self.layers
         self.layers = []
 
     def begin(self) -> None:
@@ -79,4 +93,22 @@ class SoloKV:
         """Nothing to do: the caches advance when they are written."""
 
     def check(self) -> None:
-        assert len(self) <= 1
+        """Nothing can be left over: the one row's caches are all there is."""
+
+
+def _row(prefilled: Prefilled, index: int, fresh: Fresh) -> list[Any]:
+    """Caches of our own. A row of no tokens gets empty ones: whatever was read is padding, which
+    a recurrent state cannot take back."""
+    assert len(prefilled.lengths) == 1 and index == 0, "these caches are read row by row"
+    # Copied are the handles of the arrays: the memory is shared until one side is written.
+    return copy.deepcopy(prefilled.caches) if prefilled.lengths[0] else fresh()
+
+
+def _places(layer: Any) -> int:
+    """Rows a batch cache has room for."""
+    if isinstance(layer, CacheList):
+        (places,) = {_places(part) for part in layer.caches}
+        return places
+    if isinstance(layer, ArraysCache):
+        return int(layer.batch_size)
+    return int(layer.offset.shape[0])

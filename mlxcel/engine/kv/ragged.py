@@ -1,32 +1,47 @@
-"""KV of rows of unequal length, left-aligned: row b holds positions 0..lengths[b]-1.
+"""KV of rows of unequal length, left-aligned: column c of row b is position c.
 
-Layers share one offset array and one mask, computed once a step. A mask is built only when the
-rows differ in length: decode attention with a mask costs 2 to 8 times as much on CUDA. Rows
-join by a copy into the next free place and leave by moving the last row into the hole, so the
-rows that decode are always 0..n-1. The stock mlx-lm model call works on it unchanged.
+Layers share one offset array and one mask, computed once a step. A mask is built only where
+rows hold unequal numbers of positions: decode attention with a mask costs 2 to 8 times as much
+on CUDA. Rows join by a copy into the next free place and leave by moving the last row into the
+hole, so the rows that decode are always 0..n-1. The stock mlx-lm model call works on it
+unchanged.
+
+Under a cap (`max_kv_size`) the columns are a ring of that many: position p is in column p % cap,
+the newest over the oldest. Softmax does not ask for an order, and RoPE went in with the true
+position; so full rows need no mask, whatever their lengths.
 """
+
+from typing import Any
 
 import mlx.core as mx
 
-from mlxcel.engine.kv.batch import RowCache
+from mlxcel.engine.kv.prefilled import Prefilled
 
 STEP = 256
-"""Positions are allocated in steps of this many tokens."""
+"""Columns are allocated in steps of this many."""
 
 
 class RaggedKV:
-    """All layers' KV. Owned by the decode loop; `len(kv)` is the number of rows."""
+    """All layers' KV. Owned by the decode loop; `len(kv)` is the number of rows.
 
-    def __init__(self, layers: int, slots: int) -> None:
+    `cap` 0: rows hold all their positions.
+    """
+
+    def __init__(self, layers: int, slots: int, *, cap: int = 0) -> None:
         self.layers = [_Layer(self) for _ in range(layers)]
-        self._slots = slots
+        self.slots = slots
+        self.cap = cap
         self._lengths: list[int] = []
-        self.offsets = mx.array([], dtype=mx.int32)
-        self.longest = 0
         self.common: int | None = None
         """The length of every row, where they are all of one length."""
-        self._write_indices: dict[tuple[int, ...], mx.array] = {}
+        self.offsets = mx.array([], dtype=mx.int32)
+        """Where they are not, the lengths, int32 `[rows]`."""
+        self.columns = self.offsets
+        """The column each row writes in this step, int32 `[rows]`."""
+        self.width = 0
+        """Columns that take part in this step: those of the longest row, the new one included."""
         self.mask: mx.array | None = None
+        self._write_indices: dict[tuple[int, ...], mx.array] = {}
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -35,14 +50,16 @@ class RaggedKV:
     def nbytes(self) -> int:
         return sum(layer.nbytes for layer in self.layers)
 
-    def join(self, row: list[RowCache]) -> None:
-        """Copy a prefilled row (one mlx-lm `KVCache` per layer) into the next free place."""
+    def join(self, prefilled: Prefilled, index: int = 0) -> None:
+        """Copy a row into the next free place. Its layers are mlx-lm `KVCache`s, under a cap
+        `CappedKVCache`s; nothing is evaluated."""
         place = len(self._lengths)
-        length = int(row[0].offset)
+        length = prefilled.lengths[index]
+        # The rest of a cohort is about to follow: room for it now saves growing once a row.
+        rows = min(self.slots, place + len(prefilled.lengths) - index)
         self._lengths.append(length)
-        for layer, cache in zip(self.layers, row, strict=True):
-            layer.reserve(rows=place + 1, positions=length + 1, slots=self._slots, like=cache)
-            layer.write_row(place, cache, length)
+        for layer, cache in zip(self.layers, prefilled.caches, strict=True):
+            layer.take(place, cache, index, length, rows)
 
     def leave(self, place: int) -> None:
         """Free a place; the last row moves into it."""
@@ -51,47 +68,62 @@ class RaggedKV:
         if place != last:
             self._lengths[place] = length
             for layer in self.layers:
-                layer.move_row(last, place, length)
+                layer.move(last, place, self.held(length))
         if not self._lengths:
             for layer in self.layers:
                 layer.clear()
 
     def begin(self) -> None:
         """Prepare one decode step of all rows: offsets, mask, room for one more position."""
-        lengths = self._lengths
-        self.longest = max(lengths)
-        self.common = self.longest if min(lengths) == self.longest else None
-        self._write_indices = {}
+        shortest, longest = min(self._lengths), max(self._lengths)
+        self.common = longest if shortest == longest else None
+        self.width = self.held(longest + 1)
         self.mask = None
+        self._write_indices = {}
         if self.common is None:
-            self.offsets = mx.array(lengths, dtype=mx.int32)
-            columns = mx.arange(self.longest + 1, dtype=mx.int32)
-            self.mask = columns[None, None, None, :] <= self.offsets[:, None, None, None]
+            self.offsets = mx.array(self._lengths, dtype=mx.int32)
+            self.columns = self.offsets % self.cap if self.cap else self.offsets
+            if self.held(shortest + 1) < self.width:
+                columns = mx.arange(self.width, dtype=mx.int32)
+                self.mask = columns[None, None, None, :] <= self.offsets[:, None, None, None]
         for layer in self.layers:
-            layer.reserve(rows=len(lengths), positions=self.longest + 1, slots=self._slots)
-
-    def write_index(self, shape: tuple[int, ...]) -> mx.array:
-        """The rows' offsets broadcast to `[rows, heads, 1, dim]`, made once a step and shape."""
-        if shape not in self._write_indices:
-            offsets = self.offsets[:, None, None, None]
-            self._write_indices[shape] = mx.broadcast_to(offsets, shape)
-        return self._write_indices[shape]
+            layer.widen(self.width)
 
     def advance(self) -> None:
         """The step was dispatched: every row is one position longer."""
         self._lengths = [length + 1 for length in self._lengths]
 
     def check(self) -> None:
-        """Our own invariants, for tests: every row fits what is allocated."""
+        """Our own invariants, for tests: every row fits what is allocated, and no byte stays."""
+        held = self.held(max(self._lengths, default=0))
         for layer in self.layers:
-            if layer.keys is not None:
-                rows, _, positions, _ = layer.keys.shape
-                assert len(self._lengths) <= rows <= self._slots
-                assert max(self._lengths, default=0) <= positions
+            assert (layer.keys is None) == (layer.values is None) == (not self._lengths)
+            for array in (layer.keys, layer.values):
+                if array is not None:
+                    assert len(self._lengths) <= array.shape[0] <= self.slots
+                    assert held <= array.shape[2] <= (self.cap or array.shape[2])
+
+    def held(self, length: int) -> int:
+        """Columns that a row of this length fills."""
+        return min(length, self.cap) if self.cap else length
+
+    def room(self, columns: int) -> int:
+        """Columns to allocate where so many are needed."""
+        return self.held((columns + STEP - 1) // STEP * STEP)
+
+    def write_index(self, shape: tuple[int, ...]) -> mx.array:
+        """The rows' columns broadcast to `[rows, heads, 1, dim]`, made once a step and shape."""
+        if shape not in self._write_indices:
+            self._write_indices[shape] = mx.broadcast_to(self.columns[:, None, None, None], shape)
+        return self._write_indices[shape]
 
 
 class _Layer:
-    """One layer, with the interface mlx-lm models expect of a cache."""
+    """One layer, with the interface mlx-lm models expect of a cache.
+
+    `keys` and `values` are `[rows, heads, columns, dim]` with room to spare, or None without
+    rows.
+    """
 
     def __init__(self, batch: RaggedKV) -> None:
         self._batch = batch
@@ -114,64 +146,79 @@ class _Layer:
         return self._batch.mask
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Write each row's `[rows, heads, 1, dim]` at its own offset; return all positions."""
+        """Write each row's `[rows, heads, 1, dim]` in its own column; return all that take
+        part."""
         batch, rows = self._batch, keys.shape[0]
         assert self.keys is not None and self.values is not None
         self.keys = _write(self.keys, keys, batch)
         self.values = _write(self.values, values, batch)
-        end = batch.longest + 1
-        return self.keys[:rows, :, :end], self.values[:rows, :, :end]
+        return self.keys[:rows, :, : batch.width], self.values[:rows, :, : batch.width]
 
-    def reserve(
-        self, *, rows: int, positions: int, slots: int, like: RowCache | None = None
-    ) -> None:
-        """Grow to hold `rows` x `positions`: rows by doubling, positions by steps."""
-        if self.keys is None or self.values is None:
-            assert like is not None
-            self.keys = _empty(like.keys, min(slots, rows), _round_up(positions))
-            self.values = _empty(like.values, min(slots, rows), _round_up(positions))
+    def take(self, place: int, cache: Any, index: int, length: int, rows: int) -> None:
+        """Row `index` of the prefilled `cache` into `place`, with room for `rows` rows."""
+        if self.keys is None and cache.keys.shape[0] == 1 and not self._batch.cap:
+            # The first row alone: its memory is taken over. Handles of our own (`[...]`), since
+            # a write changes the handle; shared memory is copied by the first write, if ever.
+            self.keys, self.values = cache.keys[...], cache.values[...]
             return
-        have_rows, _, have_positions, _ = self.keys.shape
-        if positions > have_positions:
-            more = _round_up(positions) - have_positions
-            self.keys, self.values = _pad(self.keys, 2, more), _pad(self.values, 2, more)
-        if rows > have_rows:
-            more = min(slots, max(rows, 2 * have_rows)) - have_rows
-            self.keys, self.values = _pad(self.keys, 0, more), _pad(self.values, 0, more)
+        columns = self._batch.held(length + 1)
+        self.keys = self._grown(self.keys, cache.keys, rows, columns)
+        self.values = self._grown(self.values, cache.values, rows, columns)
+        for target, source in ((self.keys, cache.keys), (self.values, cache.values)):
+            # A KVCache holds everything; what is held from a later position on says so.
+            self._copy(target, place, source, index, length, getattr(cache, "start", 0))
 
-    def write_row(self, place: int, row: RowCache, length: int) -> None:
+    def widen(self, columns: int) -> None:
         assert self.keys is not None and self.values is not None
-        self.keys[place : place + 1, :, :length] = row.keys[..., :length, :]
-        self.values[place : place + 1, :, :length] = row.values[..., :length, :]
+        self.keys = self._grown(self.keys, self.keys, 1, columns)
+        self.values = self._grown(self.values, self.values, 1, columns)
 
-    def move_row(self, source: int, place: int, length: int) -> None:
+    def move(self, source: int, place: int, columns: int) -> None:
         for array in (self.keys, self.values):
             assert array is not None
-            array[place : place + 1, :, :length] = array[source : source + 1, :, :length]
+            array[place : place + 1, :, :columns] = array[source : source + 1, :, :columns]
 
     def clear(self) -> None:
         self.keys = self.values = None
+
+    def _grown(self, array: mx.array | None, like: mx.array, rows: int, columns: int) -> mx.array:
+        """With at least `rows` and `columns`: rows by doubling, columns by steps."""
+        batch = self._batch
+        if array is None:
+            _, heads, _, dim = like.shape
+            return mx.zeros((rows, heads, batch.room(columns), dim), dtype=like.dtype)
+        have_rows, _, have_columns, _ = array.shape
+        if columns > have_columns:
+            array = _pad(array, 2, batch.room(columns) - have_columns)
+        if rows > have_rows:
+            array = _pad(array, 0, min(batch.slots, max(rows, 2 * have_rows)) - have_rows)
+        return array
+
+    def _copy(
+        self, target: mx.array, place: int, source: mx.array, index: int, length: int, start: int
+    ) -> None:
+        """The newest positions that a row holds. `start`: the position of column 0 of `source`.
+        A ring takes them in two runs: up to its end, and from its beginning."""
+        first = length - self._batch.held(length)
+        column = first % self._batch.cap if self._batch.cap else 0
+        until = min(length, first - column + self._batch.cap) if self._batch.cap else length
+        for begin, end, at in ((first, until, column), (until, length, 0)):
+            if begin < end:
+                run = source[index : index + 1, :, begin - start : end - start]
+                target[place : place + 1, :, at : at + end - begin] = run
 
 
 def _write(state: mx.array, new: mx.array, batch: RaggedKV) -> mx.array:
     rows, common = new.shape[0], batch.common
     if common is not None:
-        state[:rows, :, common : common + 1] = new
+        column = common % batch.cap if batch.cap else common
+        state[:rows, :, column : column + 1] = new
         return state
     if rows == state.shape[0]:
         return mx.put_along_axis(state, batch.write_index(new.shape), new, axis=2)
     # Spare rows: scatter into the ones in use only.
-    state[mx.arange(rows), :, batch.offsets] = new[:, :, 0]
+    state[mx.arange(rows), :, batch.columns] = new[:, :, 0]
     return state
-
-
-def _round_up(positions: int) -> int:
-    return (positions + STEP - 1) // STEP * STEP
-
-
-def _empty(like: mx.array, rows: int, positions: int) -> mx.array:
-    _, heads, _, dim = like.shape
-    return mx.zeros((rows, heads, positions, dim), dtype=like.dtype)
 
 
 def _pad(array: mx.array, axis: int, more: int) -> mx.array:

@@ -1,0 +1,83 @@
+"""Tiny random networks of other families, without a checkpoint: state beside attention, latent
+attention, windows, experts."""
+
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx_lm.utils import _get_classes
+
+from mlxcel.core.byte_vocab import VOCAB_SIZE
+
+COMMON: dict[str, Any] = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 1e4,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": False,
+}
+NEMOTRON_H = COMMON | {
+    "model_type": "nemotron_h",
+    "hybrid_override_pattern": ["M", "-", "*", "M"],
+    "mamba_num_heads": 8,
+    "mamba_head_dim": 8,
+    "ssm_state_size": 16,
+    "conv_kernel": 4,
+    "n_groups": 2,
+    "time_step_limit": (0.0, 1e9),
+    "layer_norm_epsilon": 1e-5,
+    "mamba_proj_bias": False,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "use_bias": False,
+    "use_conv_bias": True,
+    "residual_in_fp32": False,
+}
+GEMMA3 = COMMON | {
+    "model_type": "gemma3_text",
+    "sliding_window": 32,
+    "sliding_window_pattern": 2,
+    "query_pre_attn_scalar": 16,
+}
+QWEN3_MOE = COMMON | {
+    "model_type": "qwen3_moe",
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 96,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "norm_topk_prob": True,
+}
+DEEPSEEK_V3 = COMMON | {
+    "model_type": "deepseek_v3",
+    "q_lora_rank": 32,
+    "kv_lora_rank": 48,
+    "qk_rope_head_dim": 16,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+    "n_routed_experts": None,
+    "first_k_dense_replace": 9,
+    "moe_intermediate_size": 32,
+    "moe_layer_freq": 1,
+    "rope_scaling": None,
+}
+
+
+def network_of(config: dict[str, Any], seed: int = 0) -> nn.Module:
+    """The network mlx-lm builds for the config, with the weights of a seed."""
+    mx.random.seed(seed)
+    model, args = _get_classes(config)
+    network = model(args.from_dict(config))
+    mx.eval(network.parameters())
+    return network
+
+
+def hybrid_network() -> nn.Module:
+    """Two Mamba2 layers, one of attention, one without state."""
+    return network_of(NEMOTRON_H)

@@ -16,6 +16,7 @@ from mlx_lm.utils import dequantize_model, get_total_parameters
 from mlx_lm.utils import load_model as read_model
 
 from mlxcel.core.errors import StartupError
+from mlxcel.weights.lora.install import Adapters, add_adapters
 from mlxcel.worker import blas
 from mlxcel.worker.base import Progress
 from mlxcel.worker.memory import wire_weights
@@ -31,6 +32,7 @@ class LoadedModel:
     """A model with its weights resident. Never leaves the thread that loaded it (trap M1)."""
 
     network: nn.Module
+    folder: Path
     config: Mapping[str, Any]
     precision: str
     backend: Backend
@@ -38,6 +40,11 @@ class LoadedModel:
     weights_bytes: int
     train_window: int
     """Tokens the model was trained on; 0 where the checkpoint does not say."""
+    lora: Adapters | None = None
+
+    @property
+    def tokenizer_file(self) -> Path:
+        return self.folder / "tokenizer.json"
 
     @property
     def family(self) -> str:
@@ -83,15 +90,20 @@ def load_model(options: Mapping[str, Any], progress: Progress) -> LoadedModel:
     if precision.dtype is not None:
         progress(f"holding weights as {precision.dtype}", None)
         network = _hold(network, getattr(mx, precision.dtype), is_quantised)
+    family = str(config.get("model_type", "unknown"))
+    # After the precision: merged or not, adapters are held as the weights they change are.
+    lora = add_adapters(network, options.get("lora"), family=family, backend=backend)
     _make_resident(network, progress)
     return LoadedModel(
         network=network,
+        folder=Path(options["path"]),
         config=config,
         precision=str(precision),
         backend=backend,
         parameters=parameters,
         train_window=options["train_window"],
         weights_bytes=tree_reduce(lambda total, a: total + a.nbytes, network.parameters(), 0),
+        lora=lora,
     )
 
 

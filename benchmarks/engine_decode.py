@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from mlxcel.core.request import SamplingParams
+from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.chat import ChatWorker
 from mlxcel.link.messages import Cancel, Submit
 from mlxcel.weights.load import LoadedModel, current_backend

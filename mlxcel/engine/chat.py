@@ -1,39 +1,38 @@
-"""The chat worker: takes messages, decides, prefills or decodes, and says what happened.
+"""The chat worker: takes messages, gives its scheduler a turn, and says what happened.
 
 Knows token ids and rows. Knows nothing of text, HTTP or processes.
 """
 
 import logging
-import time
-from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import mlx.core as mx
 
 from mlxcel.core.admission import is_full
-from mlxcel.core.errors import GenerationFailed, QueueFull
-from mlxcel.core.events import FinishReason
+from mlxcel.core.errors import MlxcelError, QueueFull
 from mlxcel.core.status import ModelInfo
-from mlxcel.core.window import effective_window, slot_share
-from mlxcel.engine.decide import Action, View, decide, next_lost
+from mlxcel.core.window import effective_window, slot_count, slot_share
+from mlxcel.engine.constraint.compile import Compiler
 from mlxcel.engine.decode import Decoder
-from mlxcel.engine.kv.choose import batch_for, can_batch
+from mlxcel.engine.intake import Intake
+from mlxcel.engine.kv.choose import batch_for, can_batch, can_cohort
+from mlxcel.engine.language import LanguageCounters
+from mlxcel.engine.lora import LoraScales
+from mlxcel.engine.memory.guard import RequestGuard
+from mlxcel.engine.memory.pool import KVPool, blocks_of
 from mlxcel.engine.prefill import Prefiller
 from mlxcel.engine.report import Report
-from mlxcel.engine.sequence import Sequence, sequence_from
-from mlxcel.link.messages import (
-    Cancel,
-    Frame,
-    RowAccepted,
-    RowFailed,
-    RowTokens,
-    Submit,
-    ToWorker,
-)
+from mlxcel.engine.schedule.cohort import cohort_rules
+from mlxcel.engine.schedule.scheduler import Scheduler, SchedulerRules
+from mlxcel.engine.schedule.victim import Policy
+from mlxcel.link.messages import Cancel, Frame, RowAccepted, RowFailed, SetLora, Submit, ToWorker
+from mlxcel.weights.card import memory_card
 from mlxcel.weights.load import LoadedModel
 from mlxcel.worker import blas
 from mlxcel.worker.base import Progress, Worker
+from mlxcel.worker.memory import request_budget, working_set_bytes
 from mlxcel.worker.precision import Backend
 
 log = logging.getLogger(__name__)
@@ -41,9 +40,12 @@ log = logging.getLogger(__name__)
 CLEAR_INTERVAL = {Backend.CPU: 256, Backend.METAL: 256, Backend.CUDA: 0}
 """Decode steps between two calls of `mx.clear_cache()`; 0: never."""
 
-
 CHUNK = {Backend.CPU: 256, Backend.METAL: 2048, Backend.CUDA: 2048}
 """Prompt tokens a tick. On a CPU 2,048 take 15 seconds, in which the other rows say nothing."""
+
+NEVER_CUT = 0
+COMPILERS = 2
+"""Threads that compile constraints. A large schema takes longer than a decode step."""
 
 
 class ChatWorker(Worker):
@@ -51,32 +53,16 @@ class ChatWorker(Worker):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        scheduler = options["scheduler"]
-        self._slots: int = scheduler["parallel"]
         self._queue_depth: int = options["max_queue_depth"]
-        self._interval: int = scheduler["prefill_grant_interval"]
-        self._chunk: int | None = scheduler["prefill_chunk_size"]
-        self._waiting: deque[Sequence] = deque()
-        self._parked: Sequence | None = None
         self._report = Report()
-        self._lost = 0
+        self._threads = ThreadPoolExecutor(COMPILERS, thread_name_prefix="compile")
 
     def setup(self, parts: Mapping[str, Any], progress: Progress) -> ModelInfo:
         model: LoadedModel = parts["model"]
-        if self._slots > 1 and not can_batch(model.network):
-            log.info(
-                "scheduler.parallel %d -> 1: the caches of %s cannot be merged into a batch",
-                self._slots,
-                model.family,
-            )
-            self._slots = 1
+        self._slots = self._slots_of(model)
         share = slot_share(self.options["ctx_size"], self._slots)
-        self._window = effective_window(share, model.train_window)
-        chunk = CHUNK[model.backend] if self._chunk is None else self._chunk
-        self._prefiller = Prefiller(model.network, chunk=chunk)
-        self._decoder = Decoder(model.network, batch_for(model.network, self._slots))
-        interval = self.options["scheduler"]["clear_interval"]
-        self._clear_interval = CLEAR_INTERVAL[model.backend] if interval is None else interval
+        self._lora = LoraScales(model.lora)
+        self._build(model, window=effective_window(share, model.train_window))
         if self.options["warmup"]:
             progress("warming up", None)
             self._warm_up(model)
@@ -96,129 +82,116 @@ class ChatWorker(Worker):
     def tick(self, inbox: list[ToWorker]) -> tuple[Frame | None, float | None]:
         for message in inbox:
             self._take(message)
-        view = self._view()
-        action = decide(view)
-        self._lost = next_lost(view, action)
-        if action is Action.PREFILL:
-            self._prefill()
-        elif action is Action.DECODE:
-            self._decode()
-        is_idle = decide(self._view()) is Action.IDLE
-        return self._frame(), None if is_idle else 0.0
+        is_busy = self._scheduler.turn()
+        return self._frame(), 0.0 if is_busy else None
 
     def close(self) -> None:
-        self._decoder.clear()
-        self._waiting.clear()
-        self._parked = None
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._scheduler.clear()
 
     def check(self) -> None:
         """Our own invariants, for tests."""
-        self._decoder.check()
-        assert len(self._decoder.rows) <= self._slots
+        self._scheduler.check()
+
+    def _slots_of(self, model: LoadedModel) -> int:
+        asked = slot_count(self.options["scheduler"])
+        if asked == 1 or can_batch(model.network, model.family):
+            return asked
+        log.info("scheduler.parallel %d -> 1: rows of %s cannot be batched", asked, model.family)
+        return 1
+
+    def _build(self, model: LoadedModel, *, window: int) -> None:
+        scheduler, cache = self.options["scheduler"], self.options["cache"]
+        chunk = self._chunk(model.backend)
+        card = memory_card(model)
+        size: int = cache["max_kv_size"]
+        memory = working_set_bytes(model.backend)
+        blocks = blocks_of(cache["kv_budget"], card, memory, chunk, slots=self._slots)
+        pool = KVPool(blocks, card.attention_layers, cache["kv_watermark"], cap=size)
+        budget = request_budget(self.options["request_memory_budget"], model.backend)
+        compiler = Compiler(model.tokenizer_file, model.vocab_size)
+        compiler.start()
+        self._intake = Intake(
+            window=window,
+            guard=RequestGuard(budget, card, chunk, cap=size),
+            pool=pool,
+            lora=self._lora,
+            compiler=compiler,
+            threads=self._threads,
+        )
+        interval = scheduler["clear_interval"]
+        decoder = Decoder(
+            model.network,
+            batch_for(model.network, self._slots, size),
+            lora=self._lora,
+            report=self._report,
+            language=LanguageCounters(
+                self._report, compiler.token_bytes, is_exact=self.options["lang_bias_counters"]
+            ),
+            looks_ahead=scheduler["lookahead"],
+            clear_interval=CLEAR_INTERVAL[model.backend] if interval is None else interval,
+        )
+        prefiller = Prefiller(model.network, chunk=chunk, max_kv_size=size, lora=self._lora)
+        self._scheduler = Scheduler(
+            self._rules(model, chunk),
+            prefiller=prefiller,
+            decoder=decoder,
+            pool=pool,
+            report=self._report,
+        )
+
+    def _rules(self, model: LoadedModel, chunk: int) -> SchedulerRules:
+        scheduler = self.options["scheduler"]
+        preemption = scheduler["preemption"]
+        return SchedulerRules(
+            slots=self._slots,
+            interval=scheduler["prefill_grant_interval"],
+            is_mixed=scheduler["mixed_step"],
+            ignores_lanes=scheduler["no_batch"],
+            policy=Policy(preemption["policy"]) if preemption["enabled"] else None,
+            cohort=cohort_rules(
+                most=scheduler["max_batch_prefill"] if can_cohort(model.network) else 1,
+                cap=scheduler["max_batch_prefill_tokens"],
+                chunk=chunk,
+                window=self.options["cache"]["max_kv_size"],
+            ),
+        )
+
+    def _chunk(self, backend: Backend) -> int:
+        scheduler = self.options["scheduler"]
+        if scheduler["no_batch"]:
+            return NEVER_CUT
+        asked: int | None = scheduler["prefill_chunk_size"]
+        return CHUNK[backend] if asked is None else asked
 
     def _warm_up(self, model: LoadedModel) -> None:
         """One token through the network: pages the weights in and compiles its kernels."""
         mx.eval(model.network(mx.array([[0]]))[:, -1])
-
-    def _view(self) -> View:
-        return View(
-            is_parked=self._parked is not None,
-            active=len(self._decoder.rows),
-            is_flying=self._decoder.has_work,
-            waiting=len(self._waiting),
-            slots=self._slots,
-            interval=self._interval,
-            lost=self._lost,
-        )
 
     def _take(self, message: ToWorker) -> None:
         match message:
             case Submit():
                 self._enqueue(message)
             case Cancel(id=name):
-                self._cancel(name)
+                self._scheduler.cancel(name)
+            case SetLora(scales=scales):
+                self._lora.set(scales)
 
     def _enqueue(self, submit: Submit) -> None:
-        held = len(self._decoder.rows) + (self._parked is not None) + len(self._waiting)
-        if is_full(held, self._slots, self._queue_depth):
-            self._report.say(RowFailed(submit.id, QueueFull().info()))
+        try:
+            if is_full(self._scheduler.held, self._slots, self._queue_depth):
+                raise QueueFull
+            request = self._intake.read(submit)
+        except MlxcelError as why:
+            self._report.say(RowFailed(submit.id, why.info()))
             return
-        sequence = sequence_from(submit, window=self._window, now_s=time.monotonic())
         self._report.say(RowAccepted(submit.id))
-        if sequence.limit <= 0:
-            reason = sequence.reason_at_limit()
-            self._report.say(sequence.finished(reason, sequence.queued_s))
-            return
-        self._waiting.append(sequence)
-
-    def _cancel(self, name: str) -> None:
-        self._waiting = deque(s for s in self._waiting if s.id != name)
-        if self._parked is not None and self._parked.id == name:
-            self._parked = None
-        for sequence in [row for row in self._decoder.rows if row.id == name]:
-            self._decoder.leave(sequence)
-
-    def _prefill(self) -> None:
-        sequence = self._parked or self._waiting.popleft()
-        self._parked = None
-        now_s = time.monotonic()
-        if not sequence.first_prefill_s:
-            sequence.first_prefill_s = now_s
-            self._report.started += 1
-        before = sequence.computed
-        try:
-            token = self._prefiller.step(sequence)
-        except (RuntimeError, ValueError, MemoryError) as why:
-            self._fail([sequence], why)
-            return
-        self._report.prefill_chunks += 1
-        self._report.prompt_tokens += sequence.computed - before
-        if token is None:
-            self._parked = sequence
-            return
-        sequence.first_token_s = time.monotonic()
-        self._report.say(sequence.began())
-        if not self._advance(sequence, token):
-            self._decoder.join(sequence, token)
-
-    def _decode(self) -> None:
-        try:
-            for sequence, token in self._decoder.step():
-                if self._advance(sequence, token):
-                    self._decoder.leave(sequence)
-        except (RuntimeError, ValueError, MemoryError) as why:
-            self._fail(self._decoder.clear(), why)
-            return
-        self._report.decode_steps += 1
-        if self._clear_interval and self._report.decode_steps % self._clear_interval == 0:
-            mx.clear_cache()
-
-    def _advance(self, sequence: Sequence, token: int) -> bool:
-        """Take one output token. True when the row has ended."""
-        if sequence.is_end(token):
-            return self._finish(sequence, FinishReason.EOS)
-        sequence.produced += 1
-        self._report.decode_tokens += 1
-        self._report.say(RowTokens(sequence.id, [token]))
-        if sequence.produced >= sequence.limit:
-            return self._finish(sequence, sequence.reason_at_limit())
-        return False
-
-    def _finish(self, sequence: Sequence, reason: FinishReason) -> bool:
-        self._report.completed += 1
-        self._report.say(sequence.finished(reason, time.monotonic()))
-        return True
-
-    def _fail(self, sequences: list[Sequence], why: Exception) -> None:
-        """These rows end with an error; the worker goes on with the others."""
-        log.error("generation failed for %d rows", len(sequences), exc_info=why)
-        error = GenerationFailed(str(why))
-        self._report.say(*(RowFailed(s.id, error.info()) for s in sequences))
+        self._scheduler.add(self._intake.prompt(request))
 
     def _frame(self) -> Frame | None:
         return self._report.frame(
-            active=len(self._decoder.rows) + (self._parked is not None),
-            waiting=len(self._waiting),
+            active=self._scheduler.active,
+            waiting=self._scheduler.waiting,
             slots=self._slots,
-            kv_bytes=self._decoder.kv_bytes,
+            **self._scheduler.memory,
         )

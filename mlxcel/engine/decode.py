@@ -1,4 +1,4 @@
-"""The decode step: one token for every row, with one step always in flight.
+"""The decode step: one token for every row, with one step in flight wherever that is possible.
 
 Step n+1 is started from the unread tokens of step n, so building its graph overlaps with the
 device. A row whose token turns out to be EOS has then taken part in one step too many; that
@@ -6,6 +6,10 @@ token is dropped when it is read. Rows that will reach their limit are known bef
 left out. (On a CPU `async_eval` returns only when the step is nearly done. Sending the tokens of
 step n first and submitting after that was tried: 7 % slower, since the tail of one step no
 longer overlaps with the graph of the next.)
+
+No step runs ahead of a row's first token, which somebody waits for, nor of rows whose next draw
+depends on what was said (a constraint, a thinking budget): for those the mask of a step is made
+while its forward runs.
 """
 
 from collections.abc import Iterator
@@ -15,30 +19,71 @@ from typing import cast
 import mlx.core as mx
 import mlx.nn as nn
 
+from mlxcel.engine.constraint.masks import bits, fill
 from mlxcel.engine.kv.batch import KVBatch
-from mlxcel.engine.sampling.batch import BatchSampler
+from mlxcel.engine.kv.prefilled import Prefilled
+from mlxcel.engine.language import LanguageCounters
+from mlxcel.engine.lora import LoraScales
+from mlxcel.engine.report import Report
+from mlxcel.engine.sampling.batch import BatchSampler, Drawn
 from mlxcel.engine.sampling.history import History
+from mlxcel.engine.sampling.state import RowState, initial_state
+from mlxcel.engine.scores import read_scores
 from mlxcel.engine.sequence import Sequence
+from mlxcel.link.messages import TokenScores
+
+NOT_FORCED = -1
 
 
 @dataclass(slots=True)
 class _Flight:
-    """A dispatched step: tokens `[rows]`, not read yet, and whose they are."""
+    """A dispatched step, not read yet, and whose it is."""
 
-    tokens: mx.array
+    drawn: Drawn
     rows: list[Sequence]
+    forced: list[bool]
+    has_first: bool
+    """It holds some row's first token."""
+    likeliest: mx.array | None
+    """`[rows]`: what a language bias may have suppressed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One token of a row. `token` -1: nothing could be drawn."""
+
+    row: Sequence
+    token: int
+    scores: TokenScores | None
+    is_forced: bool
 
 
 class Decoder:
     """Owns the rows that decode. Place i of the KV batch belongs to `rows[i]`."""
 
-    def __init__(self, network: nn.Module, kv: KVBatch) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        kv: KVBatch,
+        *,
+        lora: LoraScales,
+        report: Report,
+        language: LanguageCounters,
+        looks_ahead: bool,
+        clear_interval: int,
+    ) -> None:
+        """`clear_interval` is the steps between two clearings of MLX's cache; 0: never."""
         self._network = network
         self._kv = kv
+        self._lora = lora
+        self._report = report
+        self._language = language
+        self._looks_ahead = looks_ahead
+        self._clear_interval = clear_interval
         self.rows: list[Sequence] = []
         self._flight: _Flight | None = None
-        self._heads: dict[str, int] = {}
         self._history = History()
+        self._state = RowState()
         self._sampler: BatchSampler | None = None
 
     @property
@@ -47,99 +92,161 @@ class Decoder:
         return bool(self.rows) or self._flight is not None
 
     @property
+    def is_flying(self) -> bool:
+        return self._flight is not None
+
+    @property
     def kv_bytes(self) -> int:
         return self._kv.nbytes
 
-    def join(self, sequence: Sequence, token: int) -> None:
-        """A prefilled row, whose first token `token` has been read, decodes from now on."""
-        self._kv.join(sequence.kv)
-        sequence.kv = []
-        sequence.started = 1
-        width = sequence.submit.sampling.history_width
-        self._history.join([*sequence.prompt[-width:], token] if width else [], width)
-        self.rows.append(sequence)
-        self._heads[sequence.id] = token
+    def join(self, row: Sequence, kv: Prefilled, index: int) -> None:
+        """A row whose tokens but the last are in row `index` of `kv` decodes from now on."""
+        self._kv.join(kv, index)
+        row.started = len(row.output)
+        width = row.sampling.history_width
+        self._history.join(row.tokens[-width:] if width else [], width)
+        self._state.join(row.sampler_state or initial_state(row.sampling))
+        self.rows.append(row)
         self._sampler = None
 
-    def leave(self, sequence: Sequence) -> None:
-        """Free the row's place now. Unknown rows are ignored."""
-        sequence.is_done = True
-        if sequence in self.rows:
-            self._vacate(sequence)
+    def leave(self, row: Sequence) -> None:
+        """Free the row's place for good. Unknown rows are ignored."""
+        row.is_done = True
+        if row in self.rows:
+            self._vacate(row)
 
-    def step(self) -> Iterator[tuple[Sequence, int]]:
-        """Start the next step, then yield the tokens of the one before, row by row."""
+    def evict(self, row: Sequence) -> None:
+        """Free the row's place; it will come back. Only while no step is in flight (`settle`)."""
+        assert self._flight is None, "its next token is in flight"
+        row.sampler_state = self._state.row(self.rows.index(row))
+        self._vacate(row)
+
+    def step(self) -> Iterator[Said]:
+        """Read what is in flight and start the next step, in the order that suits the rows."""
+        if self._must_read_first():
+            yield from self.settle()
         landed = self._flight
         self._retire()
         self._flight = self._dispatch(landed) if self.rows else None
-        if landed is None:
-            return
-        tokens = cast(list[int], landed.tokens.tolist())
-        for sequence, token in zip(landed.rows, tokens, strict=True):
-            if not sequence.is_done:
-                yield sequence, token
+        self._report.lookahead_steps += landed is not None and self._flight is not None
+        yield from self._land(landed)
+        if self._flight is not None and self._flight.has_first:
+            yield from self.settle()
+
+    def settle(self) -> Iterator[Said]:
+        """Read what is in flight and start nothing."""
+        landed, self._flight = self._flight, None
+        yield from self._land(landed)
 
     def clear(self) -> list[Sequence]:
         """Drop everything, since after a failed step the state cannot be trusted; returns the
         rows that had not ended."""
         flying = self._flight.rows if self._flight else []
         lost = [*self.rows, *(row for row in flying if row not in self.rows and not row.is_done)]
-        for sequence in lost:
-            self.leave(sequence)
+        for row in lost:
+            self.leave(row)
         self._flight = None
         return lost
 
     def check(self) -> None:
         assert len(self.rows) == len(self._kv) == self._history.tokens.shape[0]
+        assert len(self.rows) == self._state.values.shape[0]
         self._kv.check()
 
-    def _vacate(self, sequence: Sequence) -> None:
-        place = self.rows.index(sequence)
+    def _land(self, landed: _Flight | None) -> Iterator[Said]:
+        if landed is None:
+            return
+        tokens = cast(list[int], landed.drawn.tokens.tolist())
+        scores = read_scores(landed.drawn.scores, [row.request.submit for row in landed.rows])
+        self._language.read(landed.rows, landed.likeliest)
+        for place, row in enumerate(landed.rows):
+            if not row.is_done:
+                yield Said(row, tokens[place], scores[place], landed.forced[place])
+
+    def _must_read_first(self) -> bool:
+        return not self._looks_ahead or any(row.needs_tokens for row in self.rows)
+
+    def _vacate(self, row: Sequence) -> None:
+        place = self.rows.index(row)
         self._kv.leave(place)
         self._history.leave(place)
+        self._state.leave(place)
         last = self.rows.pop()
-        if last is not sequence:
+        if last is not row:
             self.rows[place] = last
-        self._heads.pop(sequence.id, None)
         self._sampler = None
 
     def _retire(self) -> None:
         """Rows whose last token is in flight need no further step."""
-        for sequence in [row for row in self.rows if row.started >= row.limit]:
-            self._vacate(sequence)
+        for row in [row for row in self.rows if row.started >= row.request.limit]:
+            self._vacate(row)
 
     def _dispatch(self, landed: _Flight | None) -> _Flight:
         inputs = self._inputs(landed)
         self._kv.begin()
+        self._lora.use([row.request.lora for row in self.rows])
         logits = self._network(inputs[:, None], cache=self._kv.layers)[:, -1]
         self._kv.advance()
-        if self._sampler is None:
-            params = [row.submit.sampling for row in self.rows]
-            self._sampler = BatchSampler(params, logits.shape[-1])
-        positions = [row.started for row in self.rows]
-        tokens = self._sampler(logits, positions, self._history.tokens)
-        self._history.push(tokens)
-        # The KV written in this step is evaluated with the tokens that depend on it.
-        mx.async_eval(tokens, self._history.tokens)
+        likeliest = self._language.watch(self.rows, logits)
+        forced = [NOT_FORCED] * len(self.rows)
+        allowed = None
+        if any(row.needs_tokens for row in self.rows):
+            mx.async_eval(logits)  # it runs while the masks are made
+            fill([w for row in self.rows if row.steering and (w := row.steering.waiting)])
+            forced = [_forced(row) for row in self.rows]
+            allowed = self._allowed(logits.shape[-1])
+        drawn = self._draw(logits, forced, allowed)
+        has_first = any(not row.output and row.started == 0 for row in self.rows)
         for row in self.rows:
             row.started += 1
-        return _Flight(tokens, list(self.rows))
+        self._count()
+        are_forced = [token != NOT_FORCED for token in forced]
+        return _Flight(drawn, list(self.rows), are_forced, has_first, likeliest)
+
+    def _count(self) -> None:
+        self._report.decode_steps += 1
+        if self._clear_interval and self._report.decode_steps % self._clear_interval == 0:
+            mx.clear_cache()
+
+    def _draw(self, logits: mx.array, forced: list[int], allowed: mx.array | None) -> Drawn:
+        if self._sampler is None:
+            asked = [row.request.submit.top_logprobs for row in self.rows]
+            params = [row.sampling for row in self.rows]
+            self._sampler = BatchSampler(params, logits.shape[-1], top_logprobs=asked)
+        positions = [row.started for row in self.rows]
+        fixed = mx.array(forced) if max(forced) > NOT_FORCED else None
+        drawn = self._sampler(
+            logits, positions, self._history.tokens, self._state.values, allowed, fixed
+        )
+        self._history.push(drawn.tokens)
+        self._state.take(drawn.state)
+        told = drawn.scores
+        scores = [] if told is None else [told.said, told.ids, told.values]
+        # The KV written in this step is evaluated with the tokens that depend on it.
+        mx.async_eval(drawn.tokens, self._history.tokens, self._state.values, *scores)
+        return drawn
+
+    def _allowed(self, vocab: int) -> mx.array | None:
+        words = [row.allowed() for row in self.rows]
+        return None if all(word is None for word in words) else bits(words, vocab)
 
     def _inputs(self, landed: _Flight | None) -> mx.array:
         """The last token of every row: unread ones from the flight, read ones from the host."""
-        heads, self._heads = self._heads, {}
         if landed is None:
-            return mx.array([heads[row.id] for row in self.rows])
-        if not heads and landed.rows == self.rows:
-            return landed.tokens
-        places = {row.id: i for i, row in enumerate(landed.rows)}
-        width = len(landed.rows)
-        read = [row.id for row in self.rows if row.id in heads]
-        for i, name in enumerate(read):
-            places[name] = width + i
-        pool = landed.tokens
-        if read:
-            pool = mx.concatenate(
-                [pool, mx.array([heads[name] for name in read], dtype=pool.dtype)]
-            )
-        return pool[mx.array([places[row.id] for row in self.rows])]
+            return mx.array([row.last_token for row in self.rows], dtype=mx.int32)
+        tokens = landed.drawn.tokens
+        if landed.rows == self.rows:
+            return tokens
+        places = {id(row): place for place, row in enumerate(landed.rows)}
+        fresh = [row for row in self.rows if id(row) not in places]
+        for row in fresh:
+            places[id(row)] = len(places)
+        if fresh:
+            known = mx.array([row.last_token for row in fresh], dtype=tokens.dtype)
+            tokens = mx.concatenate([tokens, known])
+        return tokens[mx.array([places[id(row)] for row in self.rows])]
+
+
+def _forced(row: Sequence) -> int:
+    token = row.steering.forced() if row.steering else None
+    return NOT_FORCED if token is None else token

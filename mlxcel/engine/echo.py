@@ -16,18 +16,20 @@ from mlxcel.core.byte_vocab import VOCAB_SIZE
 from mlxcel.core.errors import ContextLengthExceeded, GenerationFailed, MlxcelError, QueueFull
 from mlxcel.core.events import FinishReason, Timings, Usage
 from mlxcel.core.status import ModelInfo
-from mlxcel.core.window import effective_window, slot_share
+from mlxcel.core.window import effective_window, slot_count, slot_share
 from mlxcel.engine.echo_script import Fault, FaultKind, Script, last_user_message
 from mlxcel.engine.report import Report
 from mlxcel.link.messages import (
     Cancel,
     Frame,
     RowAccepted,
+    RowEnded,
     RowFailed,
     RowFinished,
     RowStarted,
     RowTokens,
     Submit,
+    TokenScores,
     ToWorker,
     unpack_tokens,
 )
@@ -35,17 +37,21 @@ from mlxcel.worker.base import Progress, Worker
 from mlxcel.worker.identity import is_own_process
 
 CRASH_CODE = 70
+UNLIKELY = -100.0
+"""The log-probability of whatever the script does not say."""
 LAST_FRAME_S = 0.05
 """Before a scripted crash: time for the tokens said so far to leave."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """One request; mutable, touched by the tick alone."""
+    """One request; mutable, touched by the tick alone. Its choices say the same, in step."""
 
     id: str
     prompt_tokens: int
     max_tokens: int
+    choices: int
+    top_logprobs: int | None
     reply: bytes
     fault: Fault | None
     arrived_at: float
@@ -64,7 +70,7 @@ class EchoWorker(Worker):
     ) -> None:
         super().__init__(options)
         self._clock = clock
-        self._slots: int = options["scheduler"]["parallel"]
+        self._slots = slot_count(options["scheduler"])
         self._max_waiting: int = options["max_queue_depth"]
         self._delay_s: float = options["delay_ms"] / 1000
         self._share = slot_share(options["ctx_size"], self._slots)
@@ -119,10 +125,9 @@ class EchoWorker(Worker):
     def _wait(self, row: Row) -> None:
         if row.max_tokens > 0:
             self._waiting.append(row)
-            return
-        usage = Usage(prompt_tokens=row.prompt_tokens, completion_tokens=0)
-        timings = Timings(queued_ms=0.0, prompt_ms=0.0, decode_ms=0.0)
-        self._report.say(RowFinished(row.id, FinishReason.LENGTH, usage, timings))
+        else:
+            row.started_at = row.last_at = row.arrived_at
+            self._end(row, FinishReason.LENGTH)
 
     def _row(self, submit: Submit, tokens: tuple[int, ...]) -> Row:
         user = last_user_message(tokens)
@@ -130,6 +135,8 @@ class EchoWorker(Worker):
             id=submit.id,
             prompt_tokens=len(tokens),
             max_tokens=submit.max_tokens,
+            choices=submit.choices,
+            top_logprobs=submit.top_logprobs,
             reply=self._script.reply(user).encode(),
             fault=self._script.fault(user),
             arrived_at=self._clock(),
@@ -161,8 +168,11 @@ class EchoWorker(Worker):
         if row.first_at is None:
             row.first_at = now
             self._report.say(self._began(row, now))
-        self._report.say(RowTokens(row.id, [row.reply[row.said]]))
-        self._report.decode_tokens += 1
+        token = row.reply[row.said]
+        scores = None if row.top_logprobs is None else [_certain(token, row.top_logprobs)]
+        for choice in range(row.choices):
+            self._report.say(RowTokens(id=row.id, ids=[token], choice=choice, scores=scores))
+        self._report.decode_tokens += row.choices
         row.said += 1
         row.last_at = now
         row.due_at = now + self._delay_s
@@ -192,14 +202,20 @@ class EchoWorker(Worker):
     def _finish(self, row: Row, reason: FinishReason) -> None:
         del self._rows[row.id]
         self._report.completed += 1
+        self._end(row, reason)
+
+    def _end(self, row: Row, reason: FinishReason) -> None:
+        for choice in range(row.choices):
+            self._report.say(RowEnded(id=row.id, reason=reason, choice=choice))
         first_at = row.last_at if row.first_at is None else row.first_at
         timings = Timings(
             queued_ms=(row.started_at - row.arrived_at) * 1000,
             prompt_ms=(first_at - row.started_at) * 1000,
             decode_ms=(row.last_at - first_at) * 1000,
         )
-        usage = Usage(prompt_tokens=row.prompt_tokens, completion_tokens=row.said)
-        self._report.say(RowFinished(row.id, reason, usage, timings))
+        said = row.said * row.choices
+        usage = Usage(prompt_tokens=row.prompt_tokens, completion_tokens=said)
+        self._report.say(RowFinished(row.id, usage, timings))
 
     def _fail(self, request_id: str, error: MlxcelError) -> None:
         self._report.say(RowFailed(request_id, error.info()))
@@ -216,3 +232,10 @@ class EchoWorker(Worker):
             return None
         next_at = min(row.due_at for row in self._rows.values())
         return max(0.0, next_at - self._clock())
+
+
+def _certain(token: int, top: int) -> TokenScores:
+    """A script knows what comes next; the others are named because they were asked for."""
+    others = [byte for byte in range(top + 1) if byte != token]
+    best = [(token, 0.0), *((byte, UNLIKELY) for byte in others)]
+    return TokenScores(0.0, best[:top])

@@ -1,52 +1,79 @@
-"""The prompt of one row into KV, a chunk a tick, up to its first token."""
+"""Prompts into KV: a chunk of one a tick, or several short ones in one padded forward.
 
-from collections.abc import Iterable
-from typing import cast
+Prefill samples nothing. The last token of a prompt stays out of its KV: its forward is the first
+decode step of the rows, shared with those that decode already. So the head never works on a
+whole chunk (2,048 x 49,152 logits are 400 MB), the choices of a request share one prefill, and
+every token of an answer is drawn in one place.
+"""
+
+from collections.abc import Sequence
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx_lm.models.cache import make_prompt_cache
 
-from mlxcel.engine.sampling.batch import BatchSampler
-from mlxcel.engine.sampling.history import last_tokens
-from mlxcel.engine.sequence import Sequence
+from mlxcel.engine.kv.choose import can_cohort, row_caches
+from mlxcel.engine.kv.prefilled import Prefilled
+from mlxcel.engine.lora import LoraScales
+from mlxcel.engine.prompt import Prompt
 
 
 class Prefiller:
-    """Runs chunks of one prompt at a time. `chunk` 0: the whole prompt at once."""
+    """`chunk` 0: every prompt at once."""
 
-    def __init__(self, network: nn.Module, *, chunk: int) -> None:
+    def __init__(
+        self, network: nn.Module, *, chunk: int, max_kv_size: int, lora: LoraScales
+    ) -> None:
         self._network = network
         self._chunk = chunk
+        self._max_kv_size = max_kv_size
+        self._lora = lora
+        self._is_plain = can_cohort(network)
 
-    def step(self, sequence: Sequence) -> int | None:
-        """One more chunk. Returns the first output token after the last chunk, else None.
+    def begin(self, prompt: Prompt) -> int:
+        """Start one more chunk; returns its tokens. `finish` waits for it."""
+        if prompt.kv is None:
+            prompt.kv = Prefilled(row_caches(self._network, self._max_kv_size), (0,))
+        last = len(prompt.tokens) - 1
+        end = min(last, prompt.computed + self._chunk) if self._chunk else last
+        count = end - prompt.computed
+        if count > 0 or last == 0:
+            self._forward(
+                [prompt.tokens[prompt.computed : max(end, 1)]], prompt.kv.caches, [prompt]
+            )
+        prompt.computed = end
+        prompt.kv = Prefilled(prompt.kv.caches, (end,))
+        return count
 
-        The last prompt token is left for a forward of its own: the head then works on one
-        position, not on the whole chunk (2,048 x 49,152 logits are 400 MB).
-        """
-        if not sequence.kv:
-            sequence.kv = make_prompt_cache(self._network)
-        prompt = sequence.prompt
-        last = len(prompt) - 1
-        end = min(last, sequence.computed + self._chunk) if self._chunk else last
-        if end > sequence.computed:
-            self._extend(sequence, prompt[sequence.computed : end])
-            sequence.computed = end
-        if sequence.computed < last:
-            return None
-        return self._first_token(sequence)
+    def _needs_padding(self, prompt: Prompt) -> bool:
+        """Nothing stands before the only token of a prompt. A batch of plain KV learns the shape
+        of its rows from their caches all the same: the token itself fills one place, unused."""
+        return len(prompt.tokens) == 1 and self._is_plain
 
-    def _extend(self, sequence: Sequence, tokens: Iterable[int]) -> None:
-        self._network(mx.array(list(tokens))[None], cache=sequence.kv)
-        # Only the state is evaluated: the head's logits stay an unused graph.
-        mx.eval([cache.state for cache in sequence.kv])
+    def together(self, prompts: Sequence[Prompt]) -> int:
+        """Start the whole of several cold prompts; returns their tokens. Rows are padded on the
+        right, where causal attention never looks."""
+        heads = [prompt.tokens[:-1] or prompt.tokens for prompt in prompts]
+        longest = max(map(len, heads))
+        rows = [(*head, *[0] * (longest - len(head))) for head in heads]
+        caches = row_caches(self._network, self._max_kv_size)
+        self._forward(rows, caches, prompts)
+        lengths = tuple(len(prompt.tokens) - 1 for prompt in prompts)
+        kv = Prefilled(caches, lengths)
+        for index, prompt in enumerate(prompts):
+            prompt.kv, prompt.index, prompt.computed = kv, index, lengths[index]
+        return sum(lengths)
+
+    def finish(self, prompt: Prompt) -> None:
+        """Wait for what was begun. Errors of the forward appear here."""
+        assert prompt.kv is not None
+        mx.eval([cache.state for cache in prompt.kv.caches])
         mx.clear_cache()
 
-    def _first_token(self, sequence: Sequence) -> int:
-        logits = self._network(mx.array([[sequence.prompt[-1]]]), cache=sequence.kv)
-        sequence.computed = len(sequence.prompt)
-        sampling = sequence.submit.sampling
-        sampler = BatchSampler([sampling], logits.shape[-1])
-        history = last_tokens(sequence.prompt, sampling.history_width)
-        return cast(int, sampler(logits[:, -1], [0], history).item())
+    def _forward(
+        self, rows: list[tuple[int, ...]], caches: list[Any], prompts: Sequence[Prompt]
+    ) -> None:
+        self._lora.use([prompt.lora for prompt in prompts])
+        self._network(mx.array(rows), cache=caches)
+        # Only the state is evaluated: the head's logits stay an unused graph.
+        mx.async_eval([cache.state for cache in caches])

@@ -16,26 +16,28 @@ class Report:
     decode_tokens: int = 0
     decode_steps: int = 0
     prefill_chunks: int = 0
+    lookahead_steps: int = 0
+    mixed_steps: int = 0
+    prefill_grants: int = 0
+    preemptions: int = 0
+    language_steps: int = 0
+    language_suppressed: int = 0
+    language_fragments: int = 0
     events: list[RowEvent] = field(default_factory=list)
     _told: WorkerStats | None = None
 
     def say(self, *events: RowEvent) -> None:
         self.events.extend(events)
 
-    def frame(self, *, active: int, waiting: int, slots: int, kv_bytes: int = 0) -> Frame | None:
+    def frame(self, **gauges: int) -> Frame | None:
         """None when nothing has happened since the last one, gauges and counters included."""
-        stats = WorkerStats(
-            active=active,
-            waiting=waiting,
-            slots=slots,
-            kv_bytes=kv_bytes,
-            **{name: getattr(self, name) for name in COUNTERS},
-        )
+        counters = {name: getattr(self, name) for name in COUNTERS}
+        stats = WorkerStats(**gauges, **counters)
         if not self.events and stats == self._told:
             return None
         events, self.events, self._told = self.events, [], stats
         return Frame(events, stats)
 
 
-GAUGES = {"active", "waiting", "slots", "kv_bytes"}
+GAUGES = {"active", "waiting", "slots", "kv_bytes", "kv_blocks", "kv_block_budget"}
 COUNTERS = tuple(name for name in WorkerStats.__struct_fields__ if name not in GAUGES)

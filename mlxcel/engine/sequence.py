@@ -1,76 +1,93 @@
-"""One running request, as the tick sees it."""
+"""One choice of a request: a row of the batch, or one that waits to become one."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from mlxcel.core.events import FinishReason, Timings, Usage
-from mlxcel.link.messages import RowFinished, RowStarted, Submit, unpack_tokens
+import numpy as np
+from msgspec.structs import replace
+
+from mlxcel.core.errors import MlxcelError
+from mlxcel.core.request import Lane
+from mlxcel.core.sampling import SamplingParams
+from mlxcel.engine.request import Request
+from mlxcel.engine.steering import Steering
+
+SEED_SPAN = 2**32
+NOTHING_ALLOWED = np.zeros(1, dtype=np.uint32)
+SteeringMaker = Callable[[], Steering]
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """Mutable, owned by the tick. `produced` counts the output tokens read so far, and
-    `started` those whose step was dispatched (one more while a step is in flight)."""
+    """Mutable, owned by the tick. `started` counts the output tokens whose step was dispatched:
+    one more than `output` holds while a step is in flight."""
 
-    submit: Submit
-    prompt: tuple[int, ...]
-    limit: int
-    """Output tokens this row may have: max_tokens, or the room left in the window."""
-    is_bound_by_window: bool
-    queued_s: float
-    kv: list[Any] = field(default_factory=list)
-    """The row's own caches while it is prefilled; the batch has them afterwards."""
-    computed: int = 0
-    """Prompt tokens that are in the KV."""
-    produced: int = 0
+    request: Request
+    choice: int
+    sampling: SamplingParams
+    make_steering: SteeringMaker | None = None
+    """Waits until what steers the row is compiled. Raises MlxcelError."""
+    output: list[int] = field(default_factory=list)
     started: int = 0
-    first_prefill_s: float = 0.0
-    first_token_s: float = 0.0
+    steering: Steering | None = None
+    sampler_state: tuple[float, float] | None = None
+    """Of a preempted row: what its sampler had learned."""
+    trouble: MlxcelError | None = None
+    """Why nothing can be drawn for it any more."""
     is_done: bool = False
 
     @property
-    def id(self) -> str:
-        return self.submit.id
+    def key(self) -> str:
+        """Of this row alone."""
+        return f"{self.request.id}#{self.choice}"
+
+    @property
+    def lane(self) -> Lane:
+        return self.request.submit.lane
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Prompt and answer so far."""
+        return (*self.request.prompt, *self.output)
+
+    @property
+    def last_token(self) -> int:
+        return self.output[-1] if self.output else self.request.prompt[-1]
+
+    @property
+    def kv_length(self) -> int:
+        """Tokens in the KV once everything dispatched has run."""
+        return len(self.request.prompt) - 1 + self.started
+
+    def allowed(self) -> np.ndarray | None:
+        """The tokens that may follow, as bits; None: all. No bit is set for a row in trouble."""
+        if self.steering is None:
+            return None
+        try:
+            return self.steering.allowed()
+        except MlxcelError as why:
+            self.trouble = why
+            return NOTHING_ALLOWED
+
+    @property
+    def needs_tokens(self) -> bool:
+        """The next draw depends on tokens that were said: no step may run ahead."""
+        return self.steering is not None and self.steering.needs_tokens
 
     def is_end(self, token: int) -> bool:
-        return token in self.submit.eos_ids
+        submit = self.request.submit
+        return not submit.ignore_eos and token in submit.eos_ids
 
-    def began(self) -> RowStarted:
-        """Once the first token is there."""
-        return RowStarted(
-            self.id,
-            queued_ms=(self.first_prefill_s - self.queued_s) * 1e3,
-            prompt_ms=(self.first_token_s - self.first_prefill_s) * 1e3,
+
+def sequences_of(request: Request, make_steering: SteeringMaker | None) -> list[Sequence]:
+    """Choice c draws what a request alone with the seed + c would draw."""
+    sampling = request.submit.sampling
+    return [
+        Sequence(
+            request=request,
+            choice=choice,
+            sampling=replace(sampling, seed=(sampling.seed + choice) % SEED_SPAN),
+            make_steering=make_steering,
         )
-
-    def finished(self, reason: FinishReason, now_s: float) -> RowFinished:
-        """The closing event. `now_s` is the same clock as `queued_s`."""
-        began = self.first_prefill_s or now_s
-        first = self.first_token_s or now_s
-        return RowFinished(
-            self.id,
-            reason,
-            Usage(prompt_tokens=len(self.prompt), completion_tokens=self.produced),
-            Timings(
-                queued_ms=(began - self.queued_s) * 1e3,
-                prompt_ms=(first - began) * 1e3,
-                decode_ms=(now_s - first) * 1e3,
-            ),
-        )
-
-    def reason_at_limit(self) -> FinishReason:
-        return FinishReason.CONTEXT if self.is_bound_by_window else FinishReason.LENGTH
-
-
-def sequence_from(submit: Submit, *, window: int, now_s: float) -> Sequence:
-    """`window` is the tokens a slot holds; 0: unbounded. The row ends once prompt and answer
-    leave no place but one in it (engine contract, scheduler 8: finish checks)."""
-    prompt = unpack_tokens(submit.tokens)
-    room = max(1, window - len(prompt) - 1) if window else submit.max_tokens
-    return Sequence(
-        submit=submit,
-        prompt=prompt,
-        limit=min(submit.max_tokens, room),
-        is_bound_by_window=room < submit.max_tokens,
-        queued_s=now_s,
-    )
+        for choice in range(request.submit.choices)
+    ]

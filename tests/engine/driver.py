@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mlxcel.core.request import SamplingParams
+from mlxcel.core.events import FinishReason
+from mlxcel.core.sampling import SamplingParams
+from mlxcel.core.status import WorkerStats
 from mlxcel.engine.chat import ChatWorker
 from mlxcel.link.messages import (
     Frame,
-    RowAccepted,
+    RowEnded,
+    RowEvent,
     RowFailed,
     RowFinished,
     RowTokens,
@@ -20,22 +23,45 @@ from mlxcel.weights.load import load_model
 
 SCHEDULER = {
     "parallel": 4,
+    "max_batch_size": None,
     "prefill_chunk_size": 2048,
     "prefill_grant_interval": 16,
+    "max_batch_prefill": 4,
+    "max_batch_prefill_tokens": None,
+    "mixed_step": False,
+    "no_batch": False,
+    "lookahead": True,
     "clear_interval": None,
 }
+CACHE = {"max_kv_size": 0, "kv_budget": "none", "kv_watermark": 0.01, "decode_storage": "auto"}
 NO_EOS = (-1,)
 
 
 class Driver:
     """One worker and everything it said."""
 
-    def __init__(self, checkpoint: Path, *, ctx_size: int = 0, **scheduler: int | None) -> None:
+    def __init__(
+        self,
+        checkpoint: Path,
+        *,
+        ctx_size: int = 0,
+        max_queue_depth: int = 32,
+        preemption: str | None = None,
+        cache: Mapping[str, Any] | None = None,
+        memory_budget: int | None = None,
+        lora: Mapping[str, Any] | None = None,
+        **scheduler: Any,
+    ) -> None:
+        policy = preemption or "longest-first"
+        preempt = {"enabled": preemption is not None, "policy": policy}
         options: Mapping[str, Any] = {
-            "max_queue_depth": scheduler.pop("max_queue_depth", 32),
-            "scheduler": SCHEDULER | scheduler,
+            "max_queue_depth": max_queue_depth,
+            "scheduler": SCHEDULER | scheduler | {"preemption": preempt},
+            "cache": CACHE | dict(cache or {}),
             "ctx_size": ctx_size,
             "warmup": False,
+            "request_memory_budget": memory_budget,
+            "lang_bias_counters": True,
         }
         self.worker = ChatWorker(options)
         part = {
@@ -44,6 +70,7 @@ class Driver:
             "batch": 4,
             "device": "auto",
             "train_window": 512,
+            "lora": lora or {"adapters": [], "init_without_apply": False, "fuse": False},
         }
         self.model = load_model(part, _quiet)
         self.info = self.worker.setup({"model": self.model}, _quiet)
@@ -69,11 +96,24 @@ class Driver:
                 return
         raise AssertionError(f"the worker was not idle after {limit} ticks")
 
-    def events(self, name: str) -> list[RowAccepted | RowTokens | RowFinished | RowFailed]:
+    def close(self) -> None:
+        self.worker.close()
+
+    @property
+    def stats(self) -> WorkerStats:
+        return self.frames[-1].stats
+
+    def events(self, name: str) -> list[RowEvent]:
         return [e for f in self.frames for e in f.events if e.id == name]
 
-    def tokens(self, name: str) -> list[int]:
-        return [t for e in self.events(name) if isinstance(e, RowTokens) for t in e.ids]
+    def tokens(self, name: str, choice: int = 0) -> list[int]:
+        said = [e for e in self.events(name) if isinstance(e, RowTokens) and e.choice == choice]
+        return [token for event in said for token in event.ids]
+
+    def reason(self, name: str, choice: int = 0) -> FinishReason:
+        ends = [e for e in self.events(name) if isinstance(e, RowEnded) and e.choice == choice]
+        (event,) = ends
+        return event.reason
 
     def finish(self, name: str) -> RowFinished:
         (event,) = [e for e in self.events(name) if isinstance(e, RowFinished)]
@@ -89,21 +129,27 @@ class Driver:
         return self.tokens(submit.id)
 
 
+FIELDS = set(Submit.__struct_fields__)
+
+
 def submit(
     name: str,
     prompt: list[int],
     max_tokens: int = 16,
     *,
     eos: tuple[int, ...] = NO_EOS,
-    **sampling: Any,
+    **options: Any,
 ) -> Submit:
-    params = {"temperature": 0.0, **sampling}
+    """`options` are fields of the message, or of its sampling; greedy by default."""
+    fields = {key: value for key, value in options.items() if key in FIELDS}
+    sampling = {key: value for key, value in options.items() if key not in FIELDS}
     return Submit(
         id=name,
         tokens=array.array("i", prompt).tobytes(),
-        sampling=SamplingParams(**params),
+        sampling=SamplingParams(**{"temperature": 0.0, **sampling}),
         max_tokens=max_tokens,
         eos_ids=eos,
+        **fields,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mlxcel.core.events import FinishReason
-from mlxcel.core.request import Dry
+from mlxcel.core.sampling import Dry
 from mlxcel.link.messages import Cancel, RowAccepted, RowFinished, Submit
 from tests.engine.driver import Driver, submit
 
@@ -164,7 +164,7 @@ def test_eos_ends_the_row_and_is_not_emitted(tiny: Path) -> None:
     driver = Driver(tiny)
     driver.run(submit("e", prompt(20), 30, eos=(end,)), submit("other", prompt(4), 30))
     assert driver.tokens("e") == free[:cut]
-    assert driver.finish("e").reason is FinishReason.EOS
+    assert driver.reason("e") is FinishReason.EOS
     assert driver.finish("e").usage.completion_tokens == cut
     assert driver.tokens("other") == alone(tiny, submit("other", prompt(4), 30))
 
@@ -183,7 +183,7 @@ def test_row_ends_at_its_limit(
     driver = Driver(tiny, ctx_size=ctx_size)
     driver.run(submit("x", prompt(20), max_tokens))
     assert len(driver.tokens("x")) == tokens
-    assert driver.finish("x").reason is reason
+    assert driver.reason("x") is reason
     assert driver.finish("x").usage.prompt_tokens == 20
 
 
@@ -199,7 +199,7 @@ def test_failed_step_ends_its_rows_and_the_next_request_works(
         raise RuntimeError("[malloc] Unable to allocate 99 bytes.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(driver.worker._decoder._kv, "begin", out_of_memory)
+        patch.setattr(driver.worker._scheduler._decoder._kv, "begin", out_of_memory)
         driver.tick()
     assert {driver.failure(f"f{i}").error.code for i in range(3)} == {"generation_failed"}
     driver.run(submit("after", prompt(33), 6))

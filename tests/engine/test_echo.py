@@ -9,18 +9,20 @@ import pytest
 from mlxcel.core.byte_vocab import ASSISTANT, BOS, END, SYSTEM, USER
 from mlxcel.core.errors import StartupError
 from mlxcel.core.events import FinishReason
-from mlxcel.core.request import SamplingParams
+from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.echo import EchoWorker
 from mlxcel.engine.echo_script import last_user_message
 from mlxcel.link.messages import (
     Cancel,
     Frame,
     RowAccepted,
+    RowEnded,
     RowEvent,
     RowFailed,
     RowFinished,
     RowTokens,
     Submit,
+    TokenScores,
     ToWorker,
 )
 
@@ -35,7 +37,7 @@ class Bench:
             "faults": [],
             "delay_ms": 0,
             "window": 64,
-            "scheduler": {"parallel": 2},
+            "scheduler": {"parallel": 2, "max_batch_size": None, "no_batch": False},
             "max_queue_depth": 1,
             "ctx_size": 0,
         }
@@ -56,7 +58,7 @@ class Bench:
         return events
 
 
-def submit(request_id: str, text: str, *, max_tokens: int = 1000) -> Submit:
+def submit(request_id: str, text: str, *, max_tokens: int = 1000, **fields: Any) -> Submit:
     tokens = [USER, *text.encode(), END, ASSISTANT]
     return Submit(
         id=request_id,
@@ -64,6 +66,7 @@ def submit(request_id: str, text: str, *, max_tokens: int = 1000) -> Submit:
         sampling=SamplingParams(),
         max_tokens=max_tokens,
         eos_ids=(END,),
+        **fields,
     )
 
 
@@ -74,7 +77,7 @@ def said(events: Sequence[RowEvent], request_id: str = "a") -> str:
 
 def ending(events: Sequence[RowEvent], request_id: str = "a") -> FinishReason | str:
     for event in events:
-        if event.id == request_id and isinstance(event, RowFinished):
+        if event.id == request_id and isinstance(event, RowEnded):
             return event.reason
         if event.id == request_id and isinstance(event, RowFailed):
             return event.error.code
@@ -233,3 +236,19 @@ def test_a_crash_outside_a_process_of_its_own_is_an_exception() -> None:
 def test_a_bad_expression_names_its_key(changes: dict[str, Any], key: str) -> None:
     with pytest.raises(StartupError, match=key):
         Bench(**changes)
+
+
+def test_every_choice_says_the_same_and_is_counted() -> None:
+    events = Bench().run(submit("a", "ab", choices=3))
+    for choice in range(3):
+        own = [e for e in events if isinstance(e, RowTokens) and e.choice == choice]
+        assert [token for event in own for token in event.ids] == [*b"ab"]
+    assert [e.choice for e in events if isinstance(e, RowEnded)] == [0, 1, 2]
+    (finished,) = [e for e in events if isinstance(e, RowFinished)]
+    assert finished.usage.completion_tokens == 6
+
+
+def test_a_script_is_certain_of_its_tokens() -> None:
+    events = Bench().run(submit("a", "\x01", top_logprobs=3))
+    (told,) = [e.scores for e in events if isinstance(e, RowTokens)]
+    assert told == [TokenScores(0.0, [(1, 0.0), (0, -100.0), (2, -100.0)])]

@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlxcel.engine.decide import Action, View, decide, next_lost
+from mlxcel.core.request import Lane
+from mlxcel.engine.schedule.decide import Action, View, decide, next_lost
+
+HIGH = {"active": 4, "waiting": 1, "head_lane": Lane.HIGH, "may_preempt": True}
 
 
 def view(**changes: int | bool) -> View:
@@ -35,6 +38,20 @@ def view(**changes: int | bool) -> View:
             view(is_parked=True, active=1, lost=99, interval=0), Action.DECODE, id="never-granted"
         ),
         pytest.param(view(is_parked=True, active=1, waiting=3), Action.DECODE, id="none-admitted"),
+        pytest.param(view(is_parked=True, active=1, is_mixed=True), Action.MIXED, id="mixed"),
+        pytest.param(view(is_parked=True, is_mixed=True), Action.PREFILL, id="mixed-with-nobody"),
+        pytest.param(
+            view(is_parked=True, active=1, is_mixed=True, interval=0), Action.MIXED, id="mixed-0"
+        ),
+        pytest.param(view(active=2, is_mixed=True), Action.DECODE, id="nothing-to-mix"),
+        pytest.param(view(**HIGH, lowest_lane=Lane.NORMAL), Action.PREFILL, id="preempts"),
+        pytest.param(view(**HIGH, lowest_lane=Lane.HIGH), Action.DECODE, id="equal-does-not"),
+        pytest.param(
+            view(**HIGH | {"may_preempt": False}, lowest_lane=Lane.LOW), Action.DECODE, id="off"
+        ),
+        pytest.param(
+            view(**HIGH | {"waiting": 0}, lowest_lane=Lane.LOW), Action.DECODE, id="nobody-waits"
+        ),
     ],
 )
 def test_action_for_state(state: View, action: Action) -> None:
@@ -47,10 +64,27 @@ def test_action_for_state(state: View, action: Action) -> None:
         pytest.param(view(lost=3), Action.DECODE, 0, id="nothing-parked"),
         pytest.param(view(is_parked=True, lost=3), Action.PREFILL, 0, id="granted"),
         pytest.param(view(is_parked=True, active=1, lost=3), Action.DECODE, 4, id="lost-again"),
+        pytest.param(view(is_parked=True, active=1, lost=3), Action.MIXED, 0, id="mixed"),
+        pytest.param(view(is_parked=True, lost=3), Action.IDLE, 3, id="idle-leaves-it"),
     ],
 )
 def test_count_of_lost_ticks(state: View, action: Action, lost: int) -> None:
     assert next_lost(state, action) == lost
+
+
+@given(
+    active=st.integers(0, 4), lost=st.integers(0, 99), interval=st.integers(0, 16),
+    waiting=st.integers(0, 9), is_flying=st.booleans(),
+)  # fmt: skip
+def test_mixed_step_never_lets_a_parked_prompt_wait(**facts: int) -> None:
+    action = decide(view(is_parked=True, is_mixed=True, **facts))
+    assert action is not Action.DECODE
+
+
+@given(active=st.integers(1, 4), lost=st.integers(0, 10_000))
+def test_interval_0_waits_until_the_batch_is_empty(active: int, lost: int) -> None:
+    assert decide(view(is_parked=True, active=active, interval=0, lost=lost)) is Action.DECODE
+    assert decide(view(is_parked=True, interval=0, lost=lost)) is Action.PREFILL
 
 
 @given(chunks=st.integers(1, 12), interval=st.sampled_from([1, 4, 16]), active=st.integers(1, 4))

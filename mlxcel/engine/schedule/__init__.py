@@ -1,0 +1,1 @@
+"""Who runs next: pure decisions, and the state they rest on."""

@@ -1,0 +1,336 @@
+"""One turn of the engine: decide, then prefill, decode or both.
+
+Owns the rows in all their states: waiting in a lane, parked in mid-prefill, decoding.
+"""
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mlxcel.core.errors import GenerationFailed, MlxcelError, NoKvLeft
+from mlxcel.core.request import Lane
+from mlxcel.engine.decode import Decoder, Said
+from mlxcel.engine.delivery import Delivery
+from mlxcel.engine.memory.pool import KVPool
+from mlxcel.engine.prefill import Prefiller
+from mlxcel.engine.prompt import Prompt
+from mlxcel.engine.report import Report
+from mlxcel.engine.request import Request
+from mlxcel.engine.schedule.cohort import CohortRules, cohort_of
+from mlxcel.engine.schedule.decide import Action, View, decide, next_lost
+from mlxcel.engine.schedule.lanes import Lanes
+from mlxcel.engine.schedule.victim import Policy, victim_of
+from mlxcel.engine.sequence import Sequence
+
+log = logging.getLogger(__name__)
+
+ENGINE_ERRORS = (RuntimeError, ValueError, MemoryError)
+"""What a forward raises. Its rows end with an error; the worker goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerRules:
+    slots: int
+    """Rows that decode together."""
+    interval: int
+    is_mixed: bool
+    ignores_lanes: bool
+    policy: Policy | None
+    """Whom a more important prompt drives out of a full batch; None: nobody."""
+    cohort: CohortRules
+
+
+class Scheduler:
+    def __init__(
+        self,
+        rules: SchedulerRules,
+        *,
+        prefiller: Prefiller,
+        decoder: Decoder,
+        pool: KVPool,
+        report: Report,
+    ) -> None:
+        self._rules = rules
+        self._prefiller = prefiller
+        self._decoder = decoder
+        self._pool = pool
+        self._report = report
+        self._delivery = Delivery(report, self._forget)
+        self._lanes = Lanes(ignores_lanes=rules.ignores_lanes)
+        self._parked: Prompt | None = None
+        self._lost = 0
+        self._requests: dict[str, Request] = {}
+
+    # What the worker calls.
+
+    @property
+    def held(self) -> int:
+        """Requests that have not ended."""
+        return len(self._requests)
+
+    @property
+    def active(self) -> int:
+        """Rows that hold a slot."""
+        return len(self._decoder.rows) + (self._parked is not None)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._lanes)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Gauges by their names in `WorkerStats`."""
+        return {
+            "kv_bytes": self._decoder.kv_bytes,
+            "kv_blocks": self._pool.live,
+            "kv_block_budget": self._pool.budget or 0,
+        }
+
+    def add(self, prompt: Prompt) -> None:
+        self._requests[prompt.request.id] = prompt.request
+        if prompt.request.limit <= 0:
+            for row in prompt.rows:
+                self._delivery.end(row, prompt.request.reason_at_limit())
+            return
+        self._lanes.push(prompt)
+
+    def cancel(self, name: str) -> None:
+        request = self._requests.get(name)
+        if request is not None:
+            self._forget(request)
+
+    def turn(self) -> bool:
+        """Does one thing. False when there is nothing more to do."""
+        view = self._view()
+        action = decide(view)
+        self._lost = next_lost(view, action)
+        match action:
+            case Action.PREFILL:
+                self._report.prefill_grants += view.is_parked and view.active > 0
+                self._prefill()
+            case Action.MIXED:
+                self._mixed()
+            case Action.DECODE:
+                self._decode()
+        return decide(self._view()) is not Action.IDLE
+
+    def clear(self) -> None:
+        self._decoder.clear()
+        self._lanes.clear()
+        self._parked = None
+        self._requests.clear()
+
+    def check(self) -> None:
+        """Our own invariants, for tests."""
+        self._decoder.check()
+        self._pool.check()
+        assert len(self._decoder.rows) <= self._rules.slots
+        rows = [*self._decoder.rows, *(row for prompt in self._prompts() for row in prompt.rows)]
+        assert len({row.key for row in rows}) == len(rows), "a row is in two places"
+        assert {row.request.id for row in rows} <= self._requests.keys()
+        if not self._requests:
+            assert not self._pool.live, "KV blocks without a request"
+
+    # What a turn consists of.
+
+    def _view(self) -> View:
+        rows, head = self._decoder.rows, self._lanes.head
+        return View(
+            is_parked=self._parked is not None,
+            active=len(rows),
+            is_flying=self._decoder.is_flying,
+            waiting=len(self._lanes) if head is not None and self._may_enter(head) else 0,
+            slots=self._rules.slots,
+            interval=self._rules.interval,
+            lost=self._lost,
+            is_mixed=self._rules.is_mixed,
+            may_preempt=self._rules.policy is not None,
+            head_lane=Lane.LOW if head is None else head.lane,
+            lowest_lane=max((row.lane for row in rows), default=Lane.HIGH),
+        )
+
+    def _prefill(self) -> None:
+        prompts = self._take()
+        try:
+            self._forward(prompts)
+        except ENGINE_ERRORS as why:
+            self._fail([prompt.request for prompt in prompts], why)
+            return
+        if self._land(prompts):
+            self._decode()
+
+    def _mixed(self) -> None:
+        """The chunk is queued on the device first, the step behind it; both are waited for
+        together."""
+        assert self._parked is not None
+        prompt = self._parked
+        try:
+            self._begin([prompt])
+            self._decode()
+            self._prefiller.finish(prompt)
+        except ENGINE_ERRORS as why:
+            self._fail([prompt.request], why)
+            return
+        self._report.mixed_steps += 1
+        if self._parked is prompt:
+            self._parked = None
+            self._land([prompt])
+
+    def _decode(self) -> None:
+        self._grow()
+        try:
+            self._read(self._decoder.step())
+        except ENGINE_ERRORS as why:
+            lost = self._decoder.clear()
+            for row in lost:
+                self._pool.free(row.key)
+            self._fail([row.request for row in lost], why)
+
+    def _take(self) -> list[Prompt]:
+        """The parked prompt, else the head of the queue and those that go with it. None when
+        no room could be made after all."""
+        if self._parked is not None:
+            prompt, self._parked = self._parked, None
+            return [prompt]
+        head = self._lanes.head
+        if head is None or not self._make_room_for(head):
+            return []
+        free = self._rules.slots - len(self._decoder.rows)
+        together = cohort_of(self._lanes.behind_head(), self._rules.cohort, free=free)
+        taken = [self._pop()]
+        while len(taken) < len(together) and self._has_blocks(together[len(taken)]):
+            taken.append(self._pop())
+        return taken
+
+    def _pop(self) -> Prompt:
+        prompt = self._lanes.pop()
+        if prompt.is_cold:
+            for row in prompt.rows:
+                self._pool.take(row.key, len(prompt.tokens))
+        if not prompt.request.first_prefill_s:
+            prompt.request.first_prefill_s = time.monotonic()
+            self._report.started += 1
+        return prompt
+
+    def _forward(self, prompts: list[Prompt]) -> None:
+        if prompts and not prompts[0].is_ready:
+            self._begin(prompts)
+            self._prefiller.finish(prompts[0])
+
+    def _begin(self, prompts: list[Prompt]) -> None:
+        if len(prompts) > 1:
+            tokens = self._prefiller.together(prompts)
+        else:
+            tokens = self._prefiller.begin(prompts[0])
+        self._report.prefill_chunks += 1
+        self._report.prompt_tokens += tokens
+
+    def _land(self, prompts: list[Prompt]) -> bool:
+        """After a forward: what is ready joins the batch, as far as there are places. True when
+        some row did."""
+        joined = False
+        for prompt in prompts:
+            if prompt.is_ready:
+                joined |= self._join(prompt)
+            else:
+                self._parked = prompt
+        return joined
+
+    def _join(self, prompt: Prompt) -> bool:
+        assert prompt.kv is not None
+        free = self._rules.slots - len(self._decoder.rows)
+        landing, prompt.rows = prompt.rows[:free], prompt.rows[free:]
+        if prompt.rows:
+            self._lanes.push_front(prompt)
+        try:
+            for row in landing:
+                if row.make_steering is not None and row.steering is None:
+                    row.steering = row.make_steering()
+                self._decoder.join(row, prompt.kv, prompt.index)
+        except MlxcelError as why:
+            self._delivery.fail(prompt.request, why)
+            return False
+        return bool(landing)
+
+    def _read(self, tokens: Iterable[Said]) -> None:
+        for said in tokens:
+            if self._delivery.deliver(said):
+                self._drop(said.row)
+
+    # Room: slots and KV blocks.
+
+    def _may_enter(self, prompt: Prompt) -> bool:
+        """There is room in the KV budget, or somebody who has to make it."""
+        return self._has_blocks(prompt) or self._victim(prompt.lane) is not None
+
+    def _has_blocks(self, prompt: Prompt) -> bool:
+        if not prompt.is_cold:
+            return True
+        return self._pool.has_room(
+            len(prompt.tokens), is_decoding=self._decoder.has_work, rows=len(prompt.rows)
+        )
+
+    def _victim(self, lane: Lane) -> Sequence | None:
+        policy = self._rules.policy
+        return None if policy is None else victim_of(self._decoder.rows, policy, lane)
+
+    def _make_room_for(self, prompt: Prompt) -> bool:
+        """A slot and KV blocks, by driving out rows that are less important."""
+        while len(self._decoder.rows) >= self._rules.slots or not self._has_blocks(prompt):
+            if not self._drive_out(prompt.lane):
+                return False
+        return True
+
+    def _drive_out(self, lane: Lane) -> bool:
+        """One row. Its KV goes; prompt and answer so far become its new prompt. What is in
+        flight is read first, which may end rows and make room by itself."""
+        if self._decoder.is_flying:
+            self._read(self._decoder.settle())
+            return True
+        victim = self._victim(lane)
+        if victim is None:
+            return False
+        self._decoder.evict(victim)
+        self._pool.free(victim.key)
+        self._report.preemptions += 1
+        self._lanes.push_front(Prompt(request=victim.request, tokens=victim.tokens, rows=[victim]))
+        return True
+
+    def _grow(self) -> None:
+        """Before a step: every row that takes part gets a position more, or has to go."""
+        for row in list(self._decoder.rows):
+            has_left = row not in self._decoder.rows  # it made room for one before it
+            if has_left or row.started >= row.request.limit:
+                continue
+            while not row.is_done and not self._pool.grow(row.key, row.kv_length + 1):
+                if not self._drive_out(row.lane):
+                    self._delivery.fail(row.request, NoKvLeft())
+
+    # The end of rows and requests.
+
+    def _drop(self, row: Sequence) -> None:
+        self._decoder.leave(row)
+        self._pool.free(row.key)
+
+    def _forget(self, request: Request) -> None:
+        """Nothing of the request stays, wherever its rows are."""
+        self._requests.pop(request.id, None)
+        for row in [row for row in self._decoder.rows if row.request is request]:
+            self._drop(row)
+        for prompt in [prompt for prompt in self._prompts() if prompt.request is request]:
+            for row in prompt.rows:
+                row.is_done = True
+                self._pool.free(row.key)
+        self._lanes.sweep(lambda prompt: prompt.request is request)
+        if self._parked is not None and self._parked.request is request:
+            self._parked = None
+
+    def _fail(self, requests: Iterable[Request], why: Exception) -> None:
+        gone = list(dict.fromkeys(requests))
+        log.error("generation failed for %d requests", len(gone), exc_info=why)
+        for request in gone:
+            self._delivery.fail(request, GenerationFailed(str(why)))
+
+    def _prompts(self) -> list[Prompt]:
+        return [*self._lanes, *([] if self._parked is None else [self._parked])]

@@ -1,0 +1,135 @@
+"""Rows that join, leave, are cancelled and preempted, with random sampling: each text is what
+the request gives alone, and nothing of a row stays behind. 500 runs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlxcel.core.request import Lane
+from mlxcel.core.sampling import AdaptiveP, Dry, DynamicTemperature, Mirostat
+from mlxcel.core.steering import LoopGuard, Thinking
+from mlxcel.link.messages import Cancel, Submit
+from tests.engine.driver import Driver, submit
+
+SETUPS: dict[str, dict[str, Any]] = {
+    "plain": {"parallel": 3},
+    "chunks": {"parallel": 2, "prefill_chunk_size": 8, "prefill_grant_interval": 2},
+    "mixed": {"parallel": 3, "prefill_chunk_size": 8, "mixed_step": True},
+    "longest": {"parallel": 2, "preemption": "longest-first", "prefill_chunk_size": 16},
+    "lowest": {"parallel": 2, "preemption": "lowest-priority", "max_batch_prefill": 1},
+    "budget": {
+        "parallel": 3,
+        "preemption": "longest-first",
+        "cache": {"kv_budget": 10 * 2 * 32 * 2 * 16 * 4},
+    },
+    "sync": {"parallel": 3, "lookahead": False},
+    "serial": {"no_batch": True},
+}
+
+DRY = Dry(multiplier=1.0, base=1.75, allowed_length=1, window=32)
+THINKING = Thinking(open_ids=(60,), close_ids=(62, 10), message_ids=(33,), budget=3)
+SAMPLINGS: list[dict[str, Any]] = [
+    {"temperature": 0.0},
+    {"temperature": 1.0},
+    {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05},
+    {"temperature": 1.3, "typical_p": 0.7, "top_n_sigma": 2.0},
+    {"temperature": 1.0, "xtc_probability": 0.5, "xtc_threshold": 0.02},
+    {"temperature": 0.0, "repetition_penalty": 1.3, "penalty_window": 20},
+    {"temperature": 1.0, "presence_penalty": 0.5, "frequency_penalty": 0.2, "dry": DRY},
+    {"temperature": 1.0, "mirostat": Mirostat(version=1, rate=0.2, target=3.0)},
+    {"temperature": 1.0, "mirostat": Mirostat(version=2, rate=0.2, target=3.0)},
+    {"temperature": 1.0, "adaptive": AdaptiveP(target=0.3, decay=0.8)},
+    {"temperature": 1.0, "dynamic_temperature": DynamicTemperature(span=0.5, exponent=1.0)},
+    {"temperature": 1.0, "bias": ((65, 4.0), (66, -9.0))},
+]
+EXTRAS: list[dict[str, Any]] = [
+    {},
+    {},
+    {"top_logprobs": 2},
+    {"loop": LoopGuard(shortest=1, longest=4, count=2)},
+    {"thinking": THINKING},
+    {"thinking": Thinking(open_ids=(60,), close_ids=(62,), budget=0, is_open=True)},
+    {"choices": 3},
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One move of a run: a request arrives, or one is cancelled, then some ticks pass."""
+
+    request: Submit | None
+    cancelled: int | None
+    ticks: int
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> list[Step]:
+    steps = []
+    for i in range(draw(st.integers(2, 5))):
+        ids = draw(st.lists(st.integers(0, 255), min_size=1, max_size=40))
+        options = {
+            "lane": draw(st.sampled_from(list(Lane))),
+            "seed": draw(st.integers(0, 2**32 - 1)),
+            **draw(st.sampled_from(SAMPLINGS)),
+            **draw(st.sampled_from(EXTRAS)),
+        }
+        request = submit(f"r{i}", ids, draw(st.integers(1, 12)), **options)
+        steps.append(Step(request, None, draw(st.integers(0, 6))))
+        if draw(st.integers(0, 3)) == 0:
+            steps.append(Step(None, draw(st.integers(0, i)), draw(st.integers(0, 3))))
+    return steps
+
+
+@lru_cache
+def engine(tiny: Path, name: str) -> Driver:
+    """One for all runs: what a run leaves behind would show in the next one."""
+    return Driver(tiny, **SETUPS[name])
+
+
+def moves(run: list[Step]) -> Iterator[tuple[list[Submit | Cancel], int]]:
+    for step in run:
+        if step.request is not None:
+            yield [step.request], step.ticks
+        else:
+            yield [Cancel(id=f"r{step.cancelled}")], step.ticks
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@settings(
+    max_examples=500,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(run=runs(), setup=st.sampled_from(sorted(SETUPS)))
+def test_every_text_is_what_the_request_gives_alone(
+    tiny: Path, run: list[Step], setup: str
+) -> None:
+    driver = engine(tiny, setup)
+    driver.frames.clear()
+    for messages, ticks in moves(run):
+        driver.tick(*messages)
+        for _ in range(ticks):
+            driver.tick()
+    driver.run()
+    cancelled = {f"r{step.cancelled}" for step in run if step.request is None}
+    solo = engine(tiny, "plain" if setup == "serial" else "serial")
+    for request in (step.request for step in run if step.request is not None):
+        solo.frames.clear()
+        solo.run(request)
+        for choice in range(request.choices):
+            said, expected = driver.tokens(request.id, choice), solo.tokens(request.id, choice)
+            if request.id in cancelled:
+                assert said == expected[: len(said)]
+            else:
+                assert said == expected
+                assert driver.reason(request.id, choice) is solo.reason(request.id, choice)
+    stats = driver.worker.check() or driver.stats
+    assert (stats.active, stats.waiting, stats.kv_blocks, stats.kv_bytes) == (0, 0, 0, 0)

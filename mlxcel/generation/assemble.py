@@ -1,15 +1,17 @@
-"""From a row's events to the answer's events: tokens become text, stop strings end it.
+"""From a worker's rows to the events of a request.
 
-Plain and synchronous: one `Assembler` per answer, fed in order by the service.
+Plain and synchronous: one `Assembler` per request, fed in order by the service.
 """
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
 
-import msgspec
+from msgspec.structs import replace
 
 from mlxcel.core.events import (
     Accepted,
+    ChoiceFinished,
     Event,
     Failed,
     Finished,
@@ -18,38 +20,54 @@ from mlxcel.core.events import (
     Timings,
     Usage,
 )
+from mlxcel.core.request import GenerationRequest
+from mlxcel.generation.chat_model import ChatModel
+from mlxcel.generation.choice import ChoiceAssembler
+from mlxcel.generation.likelihood import reader
+from mlxcel.generation.prepare import Prepared
+from mlxcel.generation.show import Presenter
 from mlxcel.link.messages import (
     RowAccepted,
+    RowEnded,
     RowEvent,
     RowFailed,
     RowFinished,
     RowStarted,
     RowTokens,
 )
-from mlxcel.text.detokenize import Detokenizer
+from mlxcel.text.reasoning import ReasoningSplitter
 from mlxcel.text.stops import StopMatcher
+from mlxcel.text.tools.filter import ToolFilter
+
+log = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 
 
 class Assembler:
-    """`is_done` once Finished or Failed was said; the row may still run then: cancel it."""
+    """`is_done` once Finished or Failed was said; rows may still run then: cancel the request."""
 
     def __init__(
         self,
+        choices: Sequence[ChoiceAssembler],
         *,
         prompt_tokens: int,
-        detokenizer: Detokenizer,
-        stops: StopMatcher,
         received_s: float,
+        echoed: str = "",
+        needs_call: bool = False,
         clock: Clock = monotonic,
     ) -> None:
+        """`echoed` is told before each answer. `needs_call`: one without a call is logged."""
+        self._choices = choices
         self._prompt_tokens = prompt_tokens
-        self._detokenizer = detokenizer
-        self._stops = stops
         self._received_s = received_s
+        self._echoed = echoed
+        self._needs_call = needs_call
         self._clock = clock
-        self._completion_tokens = 0
+        self._running = set(range(len(choices)))
+        """Those the worker still has tokens for."""
+        self._was_cut = False
+        """An answer ended before its tokens did."""
         self._started: RowStarted | None = None
         self._first_token_s = 0.0
         self.is_done = False
@@ -62,61 +80,58 @@ class Assembler:
     def take(self, row: RowEvent) -> Iterator[Event]:
         match row:
             case RowAccepted():
-                yield Accepted(self._prompt_tokens)
+                yield from self._accepted()
             case RowStarted():
                 self._started = row
                 self._first_token_s = self._clock()
-            case RowTokens(ids=ids):
-                yield from self._tokens(ids)
+            case RowTokens(id=name, choice=choice):
+                answer = self._choices[choice]
+                if not answer.has_ended:
+                    yield from self._told(name, answer.take(row))
+                    if answer.has_ended:
+                        self._was_cut = True
+                        yield from self._stopped()
+            case RowEnded(id=name, choice=choice):
+                self._running.discard(choice)
+                if not self._choices[choice].has_ended:
+                    yield from self._told(name, self._choices[choice].end(row.reason))
+                yield from self._stopped()
             case RowFinished():
-                yield from self._finished(row)
+                self.is_done = True
+                yield self._finished(row)
             case RowFailed(error=error):
                 self.is_done = True
                 yield Failed(error)
 
-    def _tokens(self, ids: list[int]) -> Iterator[Event]:
-        text, stop = self._read(ids)
-        if text:
-            yield TextDelta(text)
-        if stop is not None:
-            yield self._stopped(stop, self._usage(), self._own_timings())
+    def _accepted(self) -> Iterator[Event]:
+        yield Accepted(self._prompt_tokens)
+        if self._echoed:
+            for choice in range(len(self._choices)):
+                yield TextDelta(self._echoed, choice)
 
-    def _read(self, ids: list[int]) -> tuple[str, str | None]:
-        """Token by token: the count of an answer ends with the token that completed a stop."""
-        parts = []
-        for token in ids:
-            self._completion_tokens += 1
-            text, stop = self._stops.feed(self._detokenizer.feed((token,)))
-            parts.append(text)
-            if stop is not None:
-                return "".join(parts), stop
-        return "".join(parts), None
+    def _told(self, name: str, events: Iterator[Event]) -> Iterator[Event]:
+        for event in events:
+            if self._needs_call and _is_without_call(event):
+                log.warning("%s: tool_choice asks for a call, the answer has none", name)
+            yield event
 
-    def _finished(self, row: RowFinished) -> Iterator[Event]:
-        text, stop = self._rest()
-        if text:
-            yield TextDelta(text)
-        timings = msgspec.structs.replace(row.timings, total_ms=self._total_ms())
-        if stop is not None:
-            yield self._stopped(stop, row.usage, timings)
-            return
-        self.is_done = True
-        yield Finished(row.reason, row.usage, timings)
+    def _stopped(self) -> Iterator[Event]:
+        """Once all answers have ended and the worker, which knows nothing of stop strings, goes
+        on with one of them. Where it does not, its own last word comes next."""
+        if self._running and all(choice.has_ended for choice in self._choices):
+            self.is_done = True
+            usage = Usage(prompt_tokens=self._prompt_tokens, completion_tokens=self._said())
+            yield Finished(usage, self._own_timings())
 
-    def _rest(self) -> tuple[str, str | None]:
-        """What both were holding back; nothing follows, so it is decided now."""
-        text, stop = self._stops.feed(self._detokenizer.flush())
-        if stop is not None:
-            return text, stop
-        tail, stop = self._stops.flush()
-        return text + tail, stop
+    def _finished(self, row: RowFinished) -> Finished:
+        usage = row.usage
+        if self._was_cut:
+            # The worker's count holds what came after a stop string.
+            usage = replace(usage, completion_tokens=self._said())
+        return Finished(usage, replace(row.timings, total_ms=self._total_ms()))
 
-    def _stopped(self, stop: str, usage: Usage, timings: Timings) -> Finished:
-        self.is_done = True
-        return Finished(FinishReason.STOP, usage, timings, stop)
-
-    def _usage(self) -> Usage:
-        return Usage(prompt_tokens=self._prompt_tokens, completion_tokens=self._completion_tokens)
+    def _said(self) -> int:
+        return sum(choice.tokens for choice in self._choices)
 
     def _own_timings(self) -> Timings:
         """The worker's last ones are not there yet when a stop string ends the answer."""
@@ -130,3 +145,61 @@ class Assembler:
 
     def _total_ms(self) -> float:
         return (self._clock() - self._received_s) * 1000
+
+
+def _is_without_call(event: Event) -> bool:
+    return isinstance(event, ChoiceFinished) and event.reason is not FinishReason.TOOL_CALLS
+
+
+def assembler(
+    request: GenerationRequest, prepared: Prepared, model: ChatModel, clock: Clock = monotonic
+) -> Assembler:
+    visible = model.visible(request.prompt)
+    return Assembler(
+        [_choice(place, request, prepared, model, visible) for place in range(request.choices)],
+        prompt_tokens=prepared.prompt_tokens,
+        received_s=request.received_s,
+        echoed=prepared.echoed,
+        needs_call=request.prompt.tool_choice.is_forced and model.options.parses,
+        clock=clock,
+    )
+
+
+def _choice(
+    place: int,
+    request: GenerationRequest,
+    prepared: Prepared,
+    model: ChatModel,
+    visible: Mapping[int, str],
+) -> ChoiceAssembler:
+    return ChoiceAssembler(
+        place,
+        detokenizer=model.text.detokenizer(at_start=not prepared.continues, visible=visible),
+        stops=StopMatcher(request.stop),
+        presenter=Presenter(
+            place,
+            splitter=_splitter(prepared, model),
+            calls=_calls(request, model),
+            form=model.options.format,
+        ),
+        likelihood=reader(model.text.vocabulary),
+    )
+
+
+def _splitter(prepared: Prepared, model: ChatModel) -> ReasoningSplitter | None:
+    marks = model.marks
+    if marks is None or not model.options.parses:
+        return None
+    return ReasoningSplitter(
+        marks.opening,
+        marks.closing,
+        is_open=prepared.is_open,
+        is_fresh=not prepared.continues,
+        hides_closing=marks.hides_closing,
+    )
+
+
+def _calls(request: GenerationRequest, model: ChatModel) -> ToolFilter | None:
+    if not model.reads_calls(request.prompt):
+        return None
+    return ToolFilter(model.tool_format, request.prompt.tools, request.prompt.tool_choice)

@@ -1,20 +1,66 @@
 """An answer in one piece, for requests that are not streamed."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 
+from mlxcel.core.answer import Answer, Choice
 from mlxcel.core.errors import GenerationFailed, RemoteError
-from mlxcel.core.events import Event, Failed, Finished, TextDelta
+from mlxcel.core.events import (
+    ChoiceFinished,
+    Event,
+    Failed,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    TokenLogprobs,
+    ToolCallDelta,
+)
+from mlxcel.core.request import ToolCall
 
 
-async def collect(events: AsyncIterator[Event]) -> tuple[str, Finished]:
-    """The whole text. Raises the error of a Failed event, and whatever refuses the request."""
-    parts: list[str] = []
+async def collect(events: AsyncIterator[Event]) -> Answer:
+    """Raises the error of a Failed event, and whatever refuses the request."""
+    drafts: defaultdict[int, _Draft] = defaultdict(_Draft)
+    choices: dict[int, Choice] = {}
     async for event in events:
         match event:
-            case TextDelta(text=text):
-                parts.append(text)
-            case Finished():
-                return "".join(parts), event
+            case TextDelta() | ReasoningDelta() | ToolCallDelta():
+                drafts[event.choice].take(event)
+            case ChoiceFinished():
+                choices[event.choice] = drafts[event.choice].finish(event)
+            case Finished(usage=usage, timings=timings):
+                ended = tuple(choice for _, choice in sorted(choices.items()))
+                return Answer(choices=ended, usage=usage, timings=timings)
             case Failed(error=error):
                 raise RemoteError(error)
     raise GenerationFailed("the events ended without a finish")
+
+
+@dataclass(slots=True)
+class _Draft:
+    """One choice, as far as it was told."""
+
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+
+    def take(self, delta: TextDelta | ReasoningDelta | ToolCallDelta) -> None:
+        if isinstance(delta, ToolCallDelta):
+            call = ToolCall(id=delta.call_id, name=delta.name, arguments=delta.arguments)
+            self.calls.append(call)
+            return
+        (self.text if isinstance(delta, TextDelta) else self.reasoning).append(delta.text)
+        self.logprobs += delta.logprobs
+
+    def finish(self, end: ChoiceFinished) -> Choice:
+        return Choice(
+            reason=end.reason,
+            text="".join(self.text),
+            reasoning="".join(self.reasoning),
+            calls=tuple(self.calls),
+            logprobs=tuple(self.logprobs),
+            matched_stop=end.matched_stop,
+            reasoning_only=end.reasoning_only,
+        )

@@ -4,62 +4,83 @@ Pure and slow (30,000 tokens take a tenth of a second): the service runs it on a
 """
 
 from dataclasses import dataclass
-from typing import Any
+from math import inf
+
+from msgspec.structs import replace
 
 from mlxcel.core.errors import BadRequest, ContextLengthExceeded
 from mlxcel.core.request import GenerationRequest
+from mlxcel.core.sampling import SamplingParams
+from mlxcel.generation.chat_model import ChatModel
+from mlxcel.generation.render import render, template_kwargs
 from mlxcel.generation.token_ids import with_token_ids
+from mlxcel.generation.watch import loop_guard, thinking_budget, watch_over
 from mlxcel.link.messages import Submit, pack_tokens
-from mlxcel.text.prefill import render_prompt
-from mlxcel.text.template import ChatTemplate
-from mlxcel.text.tokenizer import TextModel
+from mlxcel.text.language.index import language_bias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     submit: Submit
     prompt_tokens: int
-    continues: bool
+    continues: bool = False
     """The answer goes on in a text the client began."""
+    echoed: str = ""
+    """That text, when the client wants it told again."""
+    is_open: bool = False
+    """The answer begins inside a think block."""
+    ignores_budget: bool = False
+    """There is a thinking budget, but no way to keep it with this model."""
 
 
 def prepare(
-    request: GenerationRequest,
-    *,
-    text: TextModel,
-    template: ChatTemplate | None,
-    window: int,
-    vocab_size: int,
+    request: GenerationRequest, *, model: ChatModel, window: int, vocab_size: int, family: str
 ) -> Prepared:
     """`window` is the tokens a slot holds, prompt and answer; 0: unbounded. `vocab_size` is the
     number of the model's logits.
 
     Raises BadRequest (TemplateRefused and BadField are some) and ContextLengthExceeded.
     """
-    sampling = with_token_ids(
-        request.sampling, text=text, breakers=request.dry_breakers, vocab_size=vocab_size
-    )
-    prompt, continues = _render(request, template)
-    ids = text.encode(prompt)
+    sampling = _sampling(request, model, vocab_size)
+    kwargs = template_kwargs(request, model)
+    prompt = render(request, model, kwargs)
+    ids = model.text.encode(prompt.text)
     if not ids:
         raise BadRequest("the prompt is empty; send at least one message", param="messages")
     if 0 < window <= len(ids):
         raise ContextLengthExceeded(len(ids), window)
+    watch = watch_over(request, model, prompt, kwargs)
     submit = Submit(
         id=request.id,
         tokens=pack_tokens(ids),
         sampling=sampling,
         max_tokens=request.max_tokens,
-        eos_ids=text.eos_ids,
+        eos_ids=model.text.eos_ids,
+        choices=request.choices,
+        lane=request.lane,
+        top_logprobs=request.top_logprobs,
+        ignore_eos=request.ignore_eos,
+        loop=loop_guard(request, family),
+        thinking=watch.thinking,
+        constraint=watch.constraint,
+        lora=request.lora,
     )
-    return Prepared(submit=submit, prompt_tokens=len(ids), continues=continues)
+    return Prepared(
+        submit=submit,
+        prompt_tokens=len(ids),
+        continues=bool(prompt.begun),
+        echoed=prompt.echoed if request.prompt.echo else "",
+        is_open=watch.is_open,
+        ignores_budget=model.marks is None and thinking_budget(request) >= 0,
+    )
 
 
-def _render(request: GenerationRequest, template: ChatTemplate | None) -> tuple[str, bool]:
-    if template is None:
-        raise BadRequest(
-            "this model has no chat template; set generation.chat_template.file or .text",
-            param="messages",
-        )
-    kwargs: dict[str, Any] = {**request.settings.template_kwargs, **request.prompt.kwargs}
-    return render_prompt(template, request.prompt.messages, kwargs)
+def _sampling(request: GenerationRequest, model: ChatModel, vocab_size: int) -> SamplingParams:
+    text = model.text
+    sampling = with_token_ids(
+        request.sampling, text=text, breakers=request.dry_breakers, vocab_size=vocab_size
+    )
+    if request.ignore_eos:
+        sampling = replace(sampling, bias=(*sampling.bias, *((t, -inf) for t in text.eos_ids)))
+    wide = language_bias(text, request.settings.language, model.cache_dir, vocab_size=vocab_size)
+    return replace(sampling, wide_bias=wide) if wide else sampling

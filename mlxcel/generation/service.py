@@ -4,6 +4,7 @@ The front node `text`. Lives on the event loop; only rendering and encoding a pr
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,13 +16,17 @@ from mlxcel.core.ports import ServedModel
 from mlxcel.core.request import GenerationRequest
 from mlxcel.core.status import ModelInfo, WorkerStatus
 from mlxcel.core.window import effective_window
-from mlxcel.generation.assemble import Assembler
+from mlxcel.generation.assemble import assembler
+from mlxcel.generation.chat_model import ChatModel
+from mlxcel.generation.options import ChatOptions
 from mlxcel.generation.prepare import Prepared, prepare
 from mlxcel.generation.served import served_model
 from mlxcel.link.messages import RowEvent, RowFailed, Submit
-from mlxcel.text.stops import StopMatcher
+from mlxcel.text.language import index as languages
 from mlxcel.text.template import ChatTemplate
 from mlxcel.text.tokenizer import TextModel, byte_text_model, read_text_model
+
+log = logging.getLogger(__name__)
 
 # One prompt of 30,000 tokens must not keep a short one waiting.
 _PREPARE_THREADS = 2
@@ -62,8 +67,18 @@ class GenerationService:
         self._name: str = model["name"]
         # A model without a folder has no weights: it speaks bytes.
         self._path = None if model["path"] is None else Path(model["path"])
-        self._text = byte_text_model() if self._path is None else read_text_model(self._path)
-        self._template = _chat_template(options["chat_template"], self._text, self._path)
+        text = byte_text_model() if self._path is None else read_text_model(self._path)
+        cache = options["cache_dir"]
+        cache_dir = None if cache is None else Path(cache).expanduser()
+        if options["lang_bias"]["rebuild_cache"]:
+            languages.prepare(text, cache_dir, rebuild=True)
+        self._model = ChatModel.of(
+            text,
+            _chat_template(options["chat_template"], text, self._path),
+            ChatOptions.from_options(options),
+            cache_dir,
+        )
+        self._has_warned = False
         self._pool = ThreadPoolExecutor(_PREPARE_THREADS, thread_name_prefix="prepare")
 
     @property
@@ -87,7 +102,7 @@ class GenerationService:
             row = await channel.next()
             if isinstance(row, RowFailed):
                 raise RemoteError(row.error)
-            answer = self._assembler(prepared, request)
+            answer = assembler(request, prepared, self._model)
             while True:
                 for event in answer.take(row):
                     if isinstance(event, Finished | Failed):
@@ -103,23 +118,24 @@ class GenerationService:
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _assembler(self, prepared: Prepared, request: GenerationRequest) -> Assembler:
-        return Assembler(
-            prompt_tokens=prepared.prompt_tokens,
-            detokenizer=self._text.detokenizer(at_start=not prepared.continues),
-            stops=StopMatcher(request.stop),
-            received_s=request.received_s,
-        )
-
     async def _prepare(self, request: GenerationRequest) -> Prepared:
-        info = self.status().model
-        text, template, window = self._text, self._template, _window(info)
+        info, model = self.status().model, self._model
+        window = _window(info)
 
         def work() -> Prepared:
-            size = text.vocabulary.size if info is None else info.vocab_size
-            return prepare(request, text=text, template=template, window=window, vocab_size=size)
+            return prepare(
+                request,
+                model=model,
+                window=window,
+                vocab_size=model.text.vocabulary.size if info is None else info.vocab_size,
+                family="" if info is None else info.family,
+            )
 
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        prepared = await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        if prepared.ignores_budget and not self._has_warned:
+            self._has_warned = True
+            log.warning("a thinking budget is ignored: %s has no think markers", self._name)
+        return prepared
 
 
 def _window(info: ModelInfo | None) -> int:

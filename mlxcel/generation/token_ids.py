@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from mlxcel.core.errors import BadField
-from mlxcel.core.request import SamplingParams
+from mlxcel.core.sampling import SamplingParams
 from mlxcel.text.tokenizer import TextModel
 
 

@@ -1,10 +1,11 @@
 """Token ids to text while they arrive: whole characters only, nothing said twice.
 
-One detokenizer serves one answer. Knows nothing of stop strings or events.
+One detokenizer serves one answer. Special tokens say nothing but those that are `visible`: ids
+and the text each is shown as. Knows nothing of stop strings or events.
 """
 
 import codecs
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from tokenizers import Tokenizer
@@ -16,7 +17,7 @@ BROKEN = "\ufffd"
 
 class Detokenizer(Protocol):
     def feed(self, ids: Iterable[int]) -> str:
-        """The text that is now certain; special tokens have none."""
+        """The text that is now certain."""
         ...
 
     def flush(self) -> str:
@@ -27,13 +28,14 @@ class Detokenizer(Protocol):
 class ByteDetokenizer:
     """Exact: bytes through an incremental UTF-8 decoder."""
 
-    def __init__(self, pieces: Pieces, *, at_start: bool) -> None:
+    def __init__(self, pieces: Pieces, *, at_start: bool, visible: Mapping[int, str]) -> None:
         self._pieces = pieces
+        self._visible = {token: text.encode() for token, text in visible.items()}
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._drop_space = at_start and pieces.drops_space
 
     def feed(self, ids: Iterable[int]) -> str:
-        data = b"".join(self._pieces[token] for token in ids)
+        data = b"".join(self._visible.get(token) or self._pieces[token] for token in ids)
         if self._drop_space and data:
             self._drop_space = False
             data = data.removeprefix(b" ")
@@ -49,16 +51,22 @@ class WindowDetokenizer:
     Not `tokenizers.DecodeStream`: it raises when a token changes the text before it.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, visible: Mapping[int, str]) -> None:
         self._tokenizer = tokenizer
+        self._visible = visible
         self._said: list[int] = []
         """The ids of the last emission: context, because a decoder may look one token back."""
         self._fresh: list[int] = []
 
     def feed(self, ids: Iterable[int]) -> str:
-        self._fresh.extend(ids)
+        parts = []
+        for token in ids:
+            if token in self._visible:
+                parts += [self.flush(), self._visible[token]]
+            else:
+                self._fresh.append(token)
         text = self._fresh_text()
-        return "" if text.endswith(BROKEN) else self._say(text)
+        return "".join(parts) + ("" if text.endswith(BROKEN) else self._say(text))
 
     def flush(self) -> str:
         return self._say(self._fresh_text())

@@ -5,29 +5,41 @@ goes on from there (contract http-openai, 4.3).
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mlxcel.core.errors import BadRequest
-from mlxcel.core.request import Message
+from mlxcel.core.request import Message, Tool
 from mlxcel.text.template import ChatTemplate
+from mlxcel.text.thinking import primed_pair
 
-THINK_MARKERS = {
-    "<think>": "</think>",
-    "<longcat_think>": "</longcat_think>",
-    "<|channel>thought": "<channel|>",
-}
-"""Openings a template may leave at the end of a prompt, and what closes them."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """The text to encode, up to where the model takes over."""
+
+    text: str
+    begun: str = ""
+    """What of the answer stands at its end already, think block included."""
+    echoed: str = ""
+    """The same without the thinking: what `echo` tells the client again."""
 
 
 def render_prompt(
-    template: ChatTemplate, messages: Sequence[Message], kwargs: Mapping[str, Any]
-) -> tuple[str, bool]:
-    """The text to encode, and whether the answer continues a text that is already there."""
-    head, begun = split_begun(messages)
-    prompt = template.render(head, kwargs)
+    template: ChatTemplate,
+    messages: Sequence[Message],
+    kwargs: Mapping[str, Any],
+    *,
+    tools: Sequence[Tool] = (),
+    prefill: bool = True,
+) -> Prompt:
+    """Without `prefill` an assistant turn at the end is a turn like any other."""
+    head, begun = split_begun(messages) if prefill else (messages, None)
+    text = template.render(head, kwargs, tools)
     if begun is None or not (begun.text or begun.reasoning):
-        return prompt, False
-    return prompt + _opening(prompt, begun), True
+        return Prompt(text=text)
+    opening = _opening(text, begun)
+    return Prompt(text=text + opening, begun=opening, echoed=begun.text)
 
 
 def split_begun(messages: Sequence[Message]) -> tuple[Sequence[Message], Message | None]:
@@ -43,18 +55,13 @@ def split_begun(messages: Sequence[Message]) -> tuple[Sequence[Message], Message
 
 
 def _opening(prompt: str, begun: Message) -> str:
-    closing = _closing_marker(prompt)
-    if closing is None and not begun.text:
+    pair = primed_pair(prompt)
+    if pair is None and not begun.text:
         raise BadRequest(
             "the last assistant message has reasoning but no text, and the model's chat template "
             "does not begin answers with reasoning; give it content or leave it out",
             param="messages",
         )
-    if closing is None:
+    if pair is None:
         return begun.text
-    return begun.reasoning + (f"{closing}{begun.text}" if begun.text else "")
-
-
-def _closing_marker(prompt: str) -> str | None:
-    end = prompt.rstrip()
-    return next((close for start, close in THINK_MARKERS.items() if end.endswith(start)), None)
+    return begun.reasoning + (f"{pair[1]}{begun.text}" if begun.text else "")

@@ -6,6 +6,8 @@ wins, on a tie the one first in the list.
 
 from collections.abc import Sequence
 
+from mlxcel.text.tails import begins_at
+
 
 class StopMatcher:
     """Holds back the longest tail that could still become part of a match."""
@@ -45,13 +47,5 @@ class StopMatcher:
 
     def _first_open(self, text: str) -> tuple[int, int] | None:
         """(start, index) of the strongest stop that has begun and is not complete."""
-        begun = ((_begins_at(text, stop), index) for index, stop in enumerate(self._stops))
+        begun = ((begins_at(text, stop), index) for index, stop in enumerate(self._stops))
         return min(((start, index) for start, index in begun if start is not None), default=None)
-
-
-def _begins_at(text: str, stop: str) -> int | None:
-    """Where the longest tail of `text` starts that is a proper beginning of `stop`."""
-    for start in range(max(0, len(text) - len(stop) + 1), len(text)):
-        if stop.startswith(text[start:]):
-            return start
-    return None

@@ -15,7 +15,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from mlxcel.core.errors import BadRequest, StartupError
-from mlxcel.core.request import Message
+from mlxcel.core.request import Message, Tool
 from mlxcel.text.messages import as_template_message
 
 # What Python code inside a template raises on input its author did not think of. RecursionError
@@ -53,13 +53,20 @@ class ChatTemplate:
             raise StartupError(
                 f"the chat template of {origin} does not compile: line {error.lineno}: {error}"
             ) from error
+        self.source = source
         self._special_tokens = special_tokens
         self._knows_developer = "developer" in source
+        self.knows_tools = "tools" in source
+        """It has a place for the tools of a request."""
 
-    def render(self, messages: Sequence[Message], kwargs: Mapping[str, Any]) -> str:
+    def render(
+        self, messages: Sequence[Message], kwargs: Mapping[str, Any], tools: Sequence[Tool] = ()
+    ) -> str:
         """Up to where the answer begins. Raises TemplateRefused."""
         turns = [as_template_message(m, knows_developer=self._knows_developer) for m in messages]
-        own = {"messages": turns, "add_generation_prompt": True}
+        own: dict[str, Any] = {"messages": turns, "add_generation_prompt": True}
+        if tools:
+            own["tools"] = [tool.sent for tool in tools]
         try:
             return self._template.render({**_ABSENT, **self._special_tokens, **kwargs, **own})
         except _REFUSALS as error:

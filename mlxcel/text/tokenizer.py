@@ -16,6 +16,7 @@ from mlxcel.core.errors import StartupError
 from mlxcel.text.bytes import BYTE_TEMPLATE, byte_tokenizer
 from mlxcel.text.detokenize import ByteDetokenizer, Detokenizer, WindowDetokenizer
 from mlxcel.text.pieces import pieces_of
+from mlxcel.text.tools.specials import special_words
 from mlxcel.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
@@ -52,11 +53,18 @@ class TextModel:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
-    def detokenizer(self, *, at_start: bool = True) -> Detokenizer:
-        """`at_start` is false when the answer continues a text that is already there."""
+    def grammar_words(self, words: Iterable[str]) -> dict[str, int]:
+        """Those of the words that a grammar has to name as tokens, with their ids."""
+        return special_words(self._tokenizer, words)
+
+    def detokenizer(
+        self, *, at_start: bool = True, visible: Mapping[int, str] | None = None
+    ) -> Detokenizer:
+        """`at_start` is false when the answer continues a text that is already there; `visible`
+        are special tokens that are shown, and how."""
         if self._pieces is None:
-            return WindowDetokenizer(self._tokenizer)
-        return ByteDetokenizer(self._pieces, at_start=at_start)
+            return WindowDetokenizer(self._tokenizer, visible=visible or {})
+        return ByteDetokenizer(self._pieces, at_start=at_start, visible=visible or {})
 
 
 def byte_text_model() -> TextModel:

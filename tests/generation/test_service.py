@@ -1,4 +1,5 @@
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +19,25 @@ from mlxcel.core.errors import (
     Unavailable,
     WorkerDied,
 )
-from mlxcel.core.events import Accepted, Failed, Finished, FinishReason, TextDelta, Timings, Usage
-from mlxcel.core.request import ChatPrompt, GenerationRequest, Message, SamplingParams
+from mlxcel.core.events import (
+    Accepted,
+    ChoiceFinished,
+    Failed,
+    Finished,
+    FinishReason,
+    TextDelta,
+    Timings,
+    Usage,
+)
+from mlxcel.core.request import ChatPrompt, GenerationRequest, Message
+from mlxcel.core.sampling import SamplingParams
+from mlxcel.core.settings import LanguageBias
 from mlxcel.core.status import ModelInfo, State, WorkerStatus
 from mlxcel.generation.collect import collect
 from mlxcel.generation.service import GenerationService
 from mlxcel.link.messages import (
     RowAccepted,
+    RowEnded,
     RowEvent,
     RowFailed,
     RowFinished,
@@ -102,6 +115,17 @@ def service(chat: ScriptedChat, **changes: Any) -> GenerationService:
     options = {
         "chat_template": {"text": None, "file": None},
         "model": {"path": None, "name": "echo", "alias": []},
+        "reasoning": {
+            "enabled": "auto",
+            "effort": "default",
+            "preserve": False,
+            "format": "auto",
+            "budget_message": None,
+        },
+        "skip_chat_parsing": False,
+        "prefill_assistant": True,
+        "lang_bias": {"file": None, "rebuild_cache": False},
+        "cache_dir": None,
     }
     return GenerationService(options | changes, chat=chat)
 
@@ -127,16 +151,18 @@ def rows(answer: bytes) -> list[RowEvent]:
     return [
         RowAccepted("r1"),
         STARTED,
-        RowTokens("r1", list(answer[:1])),
-        RowTokens("r1", list(answer[1:])),
-        RowFinished("r1", FinishReason.EOS, usage, timings),
+        RowTokens(id="r1", ids=list(answer[:1])),
+        RowTokens(id="r1", ids=list(answer[1:])),
+        RowEnded(id="r1", reason=FinishReason.EOS),
+        RowFinished("r1", usage, timings),
     ]
 
 
 @pytest.mark.asyncio
 async def test_stream_is_accepted_text_finished() -> None:
     events = [event async for event in service(ScriptedChat(rows(b"yes"))).generate(request())]
-    assert events[:-1] == [Accepted(5), TextDelta("y"), TextDelta("es")]
+    end = ChoiceFinished(FinishReason.EOS)
+    assert events[:-1] == [Accepted(5), TextDelta("y"), TextDelta("es"), end]
     assert isinstance(events[-1], Finished)
 
 
@@ -144,9 +170,9 @@ async def test_stream_is_accepted_text_finished() -> None:
 async def test_collected_text_is_the_joined_stream() -> None:
     text = service(ScriptedChat(rows("naïve 🎭".encode())))
     deltas = [e.text async for e in text.generate(request()) if isinstance(e, TextDelta)]
-    whole, finished = await collect(text.generate(request()))
-    assert whole == "".join(deltas) == "naïve 🎭"
-    assert finished.reason is FinishReason.EOS
+    answer = await collect(text.generate(request()))
+    assert [choice.text for choice in answer.choices] == ["".join(deltas)] == ["naïve 🎭"]
+    assert answer.choices[0].reason is FinishReason.EOS
 
 
 @pytest.mark.asyncio
@@ -154,8 +180,9 @@ async def test_row_is_cancelled_before_a_stop_is_told() -> None:
     chat = ScriptedChat(rows(b"yes"))
     events = service(chat).generate(request(stop=("e",)))
     async for event in events:
-        if isinstance(event, Finished):
+        if isinstance(event, ChoiceFinished):
             assert (event.reason, event.matched_stop) == (FinishReason.STOP, "e")
+        if isinstance(event, Finished):
             assert chat.cancelled == ["r1"]
             break
     else:
@@ -165,7 +192,7 @@ async def test_row_is_cancelled_before_a_stop_is_told() -> None:
 
 @pytest.mark.asyncio
 async def test_leaving_early_cancels_the_row() -> None:
-    chat = ScriptedChat([RowAccepted("r1"), STARTED, RowTokens("r1", [97]), SILENCE])
+    chat = ScriptedChat([RowAccepted("r1"), STARTED, RowTokens(id="r1", ids=[97]), SILENCE])
     events = service(chat).generate(request())
     await anext(events)
     await events.aclose()
@@ -186,7 +213,7 @@ async def test_cancelled_task_cancels_the_row() -> None:
 
 @pytest.mark.asyncio
 async def test_watchdog_fails_a_row_that_has_begun_and_falls_silent() -> None:
-    chat = ScriptedChat([RowAccepted("r1"), STARTED, RowTokens("r1", [97]), SILENCE])
+    chat = ScriptedChat([RowAccepted("r1"), STARTED, RowTokens(id="r1", ids=[97]), SILENCE])
     short = settings(decode_timeout_s=0.01)
     events = [e async for e in service(chat).generate(replace(request(), settings=short))]
     assert isinstance(events[-1], Failed)
@@ -240,7 +267,9 @@ async def test_a_worker_that_died_meanwhile_is_raised_before_any_event() -> None
 
 @pytest.mark.asyncio
 async def test_failure_in_mid_stream_is_the_last_event() -> None:
-    chat = ScriptedChat([RowAccepted("r1"), STARTED, RowTokens("r1", [97]), RowFailed("r1", ERROR)])
+    chat = ScriptedChat(
+        [RowAccepted("r1"), STARTED, RowTokens(id="r1", ids=[97]), RowFailed("r1", ERROR)]
+    )
     events = [event async for event in service(chat).generate(request())]
     assert events == [Accepted(5), TextDelta("a"), Failed(ERROR)]
     with pytest.raises(RemoteError, match="NaN"):
@@ -267,7 +296,7 @@ async def test_checkpoint_folder_gives_tokens_and_template(tmp_path: Path) -> No
     folder = build_tiny_checkpoint(tmp_path / "tiny", layers=1, hidden=16)
     chat = ScriptedChat(rows(b"yes"))
     text = service(chat, model={"path": str(folder), "name": "tiny", "alias": []})
-    assert (await collect(text.generate(request())))[0] == "yes"
+    assert (await collect(text.generate(request()))).choices[0].text == "yes"
     assert END in chat.submitted[0].eos_ids
 
 
@@ -280,6 +309,60 @@ async def test_configured_template_beats_the_checkpoints(tmp_path: Path, both: b
     asked = {"text": "from text" if both else None, "file": str(path)}
     await collect(service(chat, chat_template=asked).generate(request()))
     assert len(chat.submitted[0].tokens) == 4 * len("from text" if both else "from the file")
+
+
+@pytest.mark.asyncio
+async def test_ignored_budget_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    text = service(ScriptedChat(rows(b"yes")))
+    for budget in (None, 3, 0):
+        await collect(text.generate(replace(request(), thinking_budget=budget)))
+    warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert warnings == ["a thinking budget is ignored: echo has no think markers"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("family", "is_guarded"), [("llama", False), ("gemma4", True)])
+async def test_family_of_the_worker_decides_the_loop_guard(family: str, is_guarded: bool) -> None:
+    chat = ScriptedChat(rows(b"yes"))
+    model = msgspec.structs.replace(INFO, family=family)
+    chat.state = WorkerStatus(name="chat", state=State.OK, model=model)
+    await collect(service(chat).generate(request()))
+    assert (chat.submitted[0].loop is not None) is is_guarded
+
+
+@pytest.mark.asyncio
+async def test_choices_are_all_told_and_the_request_cancelled_once_all_stopped() -> None:
+    said = [RowTokens(id="r1", ids=list(b"a!"), choice=choice) for choice in range(3)]
+    chat = ScriptedChat([RowAccepted("r1"), STARTED, *said, SILENCE])
+    asked = replace(request(stop=("!",)), choices=3)
+    answer = await collect(service(chat).generate(asked))
+    assert [choice.text for choice in answer.choices] == ["a", "a", "a"]
+    assert answer.usage.completion_tokens == 6
+    assert chat.submitted[0].choices == 3
+    assert chat.cancelled
+
+
+@pytest.mark.asyncio
+async def test_begun_answer_is_echoed_when_asked() -> None:
+    begun = (Message(role="user", text="hi"), Message(role="assistant", text="Oh "))
+    asked = replace(request(), prompt=ChatPrompt(messages=begun, echo=True))
+    events = [e async for e in service(ScriptedChat(rows(b"yes"))).generate(asked)]
+    assert events[1:4] == [TextDelta("Oh "), TextDelta("y"), TextDelta("es")]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("rebuilds", [False, True])
+async def test_index_of_languages_is_kept_and_rebuilt_when_asked(
+    tmp_path: Path, rebuilds: bool
+) -> None:
+    chat = ScriptedChat(rows(b"yes"))
+    english = replace(request(), settings=settings(language=LanguageBias(bias=(("en", -1.0),))))
+    await collect(service(chat, cache_dir=str(tmp_path)).generate(english))
+    assert chat.submitted[0].sampling.wide_bias
+    (kept,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    before = kept.stat().st_mtime_ns
+    service(chat, cache_dir=str(tmp_path), lang_bias={"file": None, "rebuild_cache": rebuilds})
+    assert (kept.stat().st_mtime_ns != before) is rebuilds
 
 
 def test_missing_template_file_stops_the_start_naming_the_key() -> None:

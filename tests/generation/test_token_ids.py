@@ -6,7 +6,7 @@ import pytest
 
 from mlxcel.core.byte_vocab import END, EOS, VOCAB_SIZE
 from mlxcel.core.errors import BadField
-from mlxcel.core.request import Dry, SamplingParams
+from mlxcel.core.sampling import Dry, SamplingParams
 from mlxcel.generation.token_ids import with_token_ids
 from mlxcel.text.tokenizer import byte_text_model
 

@@ -108,6 +108,25 @@ def test_no_piece_of_whole_text_holds_half_a_character(text: str) -> None:
     assert [part for part in said if part] == list(text)
 
 
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(cuts=CUTS)
+def test_visible_special_tokens_are_text_in_their_place(kind: str, cuts: set[int]) -> None:
+    tokenizer = Tokenizer.from_str(TOKENIZERS[kind].to_str())
+    tokenizer.add_special_tokens([AddedToken("<mark>", special=True), AddedToken("<other>")])
+    marks = {tokenizer.token_to_id("<mark>"): "<mark>"}
+    ids = tokenizer.encode("a<mark>b<other><mark><mark>a", add_special_tokens=False).ids
+    detokenizer = text_model(tokenizer).detokenizer(visible=marks)
+    said = joined(detokenizer, pieces(ids, cuts)).replace(" ", "")
+    assert said == "a<mark>b<mark><mark>a"
+    assert "<" not in joined(text_model(tokenizer).detokenizer(), pieces(ids, cuts))
+
+
+def test_incomplete_character_before_a_visible_token_is_decided() -> None:
+    detokenizer = text_model(TOKENIZERS["bytes"]).detokenizer(visible={256: "<|bos|>"})
+    assert detokenizer.feed([0x61, 0xF0, 0x9F]) == "a"
+    assert detokenizer.feed([256]) == "\ufffd<|bos|>"
+
+
 def test_incomplete_tail_becomes_one_replacement_mark() -> None:
     detokenizer = text_model(TOKENIZERS["bytes"]).detokenizer()
     assert detokenizer.feed([0x61, 0xF0, 0x9F, 0x8E]) == "a"

@@ -2,7 +2,7 @@ import pytest
 
 from mlxcel.core.errors import BadRequest
 from mlxcel.core.request import Message, ToolCall
-from mlxcel.text.prefill import render_prompt
+from mlxcel.text.prefill import Prompt, render_prompt
 from mlxcel.text.template import ChatTemplate
 
 PLAIN = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[answer]"
@@ -11,9 +11,9 @@ USER = Message(role="user", text="q")
 CALL = ToolCall(id="c", name="f", arguments="{}")
 
 
-def prompt(*messages: Message, source: str = PLAIN) -> tuple[str, bool]:
+def prompt(*messages: Message, source: str = PLAIN, prefill: bool = True) -> Prompt:
     template = ChatTemplate(source, origin="test", special_tokens={})
-    return render_prompt(template, messages, {})
+    return render_prompt(template, messages, {}, prefill=prefill)
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,8 @@ def prompt(*messages: Message, source: str = PLAIN) -> tuple[str, bool]:
     ],
 )
 def test_last_message(last: Message, expected: str) -> None:
-    text, continues = prompt(USER, last)
-    assert text == expected
-    assert continues is (last.role == "assistant" and text.endswith("Once"))
+    begun = "Once" if expected.endswith("Once") else ""
+    assert prompt(USER, last) == Prompt(text=expected, begun=begun, echoed=begun)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,10 @@ def test_last_message(last: Message, expected: str) -> None:
     ],
 )
 def test_open_think_block_is_used_or_closed(last: Message, expected: str) -> None:
-    assert prompt(USER, last, source=PRIMED) == ("[user]q[answer]" + expected, True)
+    found = prompt(USER, last, source=PRIMED)
+    assert found.text == f"[user]q[answer]{expected}"
+    assert found.begun == expected.removeprefix("<think>\n")
+    assert found.echoed == last.text
 
 
 def test_reasoning_alone_needs_an_open_think_block() -> None:
@@ -58,3 +60,9 @@ def test_two_answers_at_the_end_are_refused() -> None:
     answer = Message(role="assistant", text="a")
     with pytest.raises(BadRequest, match="Cannot have 2 or more assistant messages at the end"):
         prompt(USER, answer, answer)
+
+
+@pytest.mark.parametrize("answers", [1, 2])
+def test_switched_off_an_answer_at_the_end_is_a_turn_like_any_other(answers: int) -> None:
+    found = prompt(USER, *answers * [Message(role="assistant", text="a")], prefill=False)
+    assert found == Prompt(text="[user]q" + answers * "[assistant]a" + "[answer]")

@@ -1,7 +1,7 @@
 import pytest
 
 from mlxcel.core.errors import BadRequest, StartupError
-from mlxcel.core.request import Message, ToolCall
+from mlxcel.core.request import Message, Tool, ToolCall
 from mlxcel.text.bytes import BYTE_TEMPLATE
 from mlxcel.text.template import ChatTemplate, TemplateRefused
 
@@ -123,3 +123,18 @@ def test_optional_keys_are_absent_when_not_given() -> None:
     assert rendered(source, USER) == "role content"
     full = Message(role="tool", text="7", name="f", reasoning="r", call_id="c1")
     assert rendered(source, full) == "role content name reasoning_content reasoning tool_call_id"
+
+
+WEATHER = Tool(name="weather", parameters={}, sent={"type": "function", "function": {"z": 1}})
+
+
+def test_tools_are_the_entries_as_they_were_sent() -> None:
+    source = "{{ tools | tojson }}"
+    assert compiled(source).render((USER,), {}, (WEATHER,)) == (
+        '[{"type": "function", "function": {"z": 1}}]'
+    )
+    assert compiled(source).render((USER,), {}) == "null"
+
+
+def test_kwargs_cannot_replace_the_tools() -> None:
+    assert compiled("{{ tools | length }}").render((USER,), {"tools": []}, (WEATHER,)) == "1"

@@ -78,3 +78,42 @@ def test_size_reaches_the_largest_id() -> None:
 def test_a_search_is_done_once() -> None:
     words = byte_text_model().vocabulary
     assert words.ids_containing((":",)) is words.ids_containing((":",))
+
+
+def with_specials() -> Vocabulary:
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "ĠÃ©": 1, "Ã": 2}, "?"))
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken("<s>", special=True)])
+    tokenizer.add_tokens([AddedToken("<tool>", special=False)])
+    return Vocabulary(tokenizer, pieces_of(tokenizer))
+
+
+def test_words_are_looked_up_as_a_whole() -> None:
+    found = with_specials()
+    assert [word in found for word in ("a", "<s>", "<tool>", "b", "")] == [True] * 3 + [False] * 2
+    assert (found.id_of("<s>"), found.id_of("b")) == (3, None)
+
+
+def test_specials_are_known_by_word_and_by_id() -> None:
+    found = with_specials()
+    assert found.specials == {"<s>"}
+    assert found.specials_among([0, 3, 4, 99]) == {3: "<s>"}
+
+
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [
+        pytest.param(0, b"a", id="word"),
+        pytest.param(1, " \u00e9".encode(), id="alphabet-of-bytes"),
+        pytest.param(2, b"\xc3", id="half-a-character"),
+        pytest.param(3, b"<s>", id="special"),
+        pytest.param(4, b"<tool>", id="added"),
+        pytest.param(99, b"", id="unknown"),
+    ],
+)
+def test_bytes_of_one_token(token: int, said: bytes) -> None:
+    assert with_specials().bytes_of(token) == said
+
+
+def test_bytes_of_a_token_only_the_library_can_read() -> None:
+    assert by_the_library("\u2581a", "b").bytes_of(1) == b"b"

@@ -1,0 +1,74 @@
+"""The served model as the front knows it: tokens, template, and how it marks thinking and calls.
+
+Made once a load; no weights, and nothing of the worker.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from mlxcel.core.request import ChatPrompt, ToolMode
+from mlxcel.generation.options import ChatOptions
+from mlxcel.text.template import ChatTemplate
+from mlxcel.text.thinking import Marks, find_marks
+from mlxcel.text.tokenizer import TextModel
+from mlxcel.text.tools.choose import find_format
+from mlxcel.text.tools.format import ToolFormat
+from mlxcel.text.tools.formats import JSON_TOOLS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatModel:
+    text: TextModel
+    template: ChatTemplate | None
+    options: ChatOptions
+    marks: Marks | None = None
+    """None: it does not think, or in a way that is not known here."""
+    tool_format: ToolFormat = JSON_TOOLS
+    """That of Hermes for a model that shows no other."""
+    cache_dir: Path | None = None
+    """Where what costs time to find out is kept; None: nowhere."""
+
+    @classmethod
+    def of(
+        cls,
+        text: TextModel,
+        template: ChatTemplate | None,
+        options: ChatOptions,
+        cache_dir: Path | None = None,
+    ) -> Self:
+        """Finds out how the model marks what is no plain answer."""
+        source = None if template is None else template.source
+        return cls(
+            text=text,
+            template=template,
+            options=options,
+            marks=find_marks(text),
+            tool_format=find_format(source, text.vocabulary) or JSON_TOOLS,
+            cache_dir=cache_dir,
+        )
+
+    def call_grammar(self, prompt: ChatPrompt) -> str | None:
+        """What an answer under a forced choice has to be; None: words alone ask for it."""
+        form = self.tool_format
+        if not prompt.tool_choice.is_forced:
+            return None
+        markers = self.text.grammar_words(form.markers)
+        return form.forced_grammar(prompt.tools, prompt.tool_choice, markers)
+
+    def reads_calls(self, prompt: ChatPrompt) -> bool:
+        """Whether calls are looked for in the answers to a prompt."""
+        return self.options.parses and _offers_tools(prompt)
+
+    def visible(self, prompt: ChatPrompt) -> dict[int, str]:
+        """The special tokens that are text in the answers to a prompt: ids and words."""
+        found: list[int | None] = []
+        if self.marks is not None:
+            found += [*self.marks.open_ids, *self.marks.close_ids]
+        if _offers_tools(prompt):
+            found += map(self.text.vocabulary.id_of, self.tool_format.markers)
+        return self.text.vocabulary.specials_among(token for token in found if token is not None)
+
+
+def _offers_tools(prompt: ChatPrompt) -> bool:
+    return bool(prompt.tools) and prompt.tool_choice.mode is not ToolMode.NONE

@@ -1,0 +1,27 @@
+"""The log-probabilities of tokens as a client can read them: with the text of each token."""
+
+from collections.abc import Callable, Sequence
+
+from mlxcel.core.events import Likely, TokenLogprobs
+from mlxcel.link.messages import TokenScores
+from mlxcel.text.vocabulary import Vocabulary
+
+IMPOSSIBLE = -9999.0
+"""In place of minus infinity, which JSON does not have; the number OpenAI sends."""
+
+Reader = Callable[[Sequence[int], Sequence[TokenScores]], tuple[TokenLogprobs, ...]]
+
+
+def reader(vocabulary: Vocabulary) -> Reader:
+    def likely(token: int, logprob: float) -> Likely:
+        data = vocabulary.bytes_of(token)
+        return Likely(data.decode("utf-8", "replace"), max(logprob, IMPOSSIBLE), data)
+
+    def read(ids: Sequence[int], scores: Sequence[TokenScores]) -> tuple[TokenLogprobs, ...]:
+        """One entry a token."""
+        return tuple(
+            TokenLogprobs(likely(token, place.said), tuple(likely(*one) for one in place.top))
+            for token, place in zip(ids, scores, strict=True)
+        )
+
+    return read

@@ -1,0 +1,58 @@
+"""What the operator says about chats: the options of the node `text`, as plain values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+
+class ReasoningFormat(StrEnum):
+    """Where thinking is shown."""
+
+    AUTO = "auto"
+    """As DEEPSEEK."""
+    DEEPSEEK = "deepseek"
+    """Thoughts as reasoning, the answer as content."""
+    LEGACY = "deepseek-legacy"
+    """The same, and content holds everything, markers included."""
+    NONE = "none"
+    """Everything is content, markers included."""
+
+    @property
+    def shows_markers(self) -> bool:
+        return self in (ReasoningFormat.LEGACY, ReasoningFormat.NONE)
+
+
+THINKS = {"auto": None, "on": True, "off": False}
+UNSET_EFFORT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatOptions:
+    thinks: bool | None = None
+    """None: as the model is by itself."""
+    effort: str | None = None
+    """`reasoning_effort` for the template; None: none of ours."""
+    preserves_reasoning: bool = False
+    format: ReasoningFormat = ReasoningFormat.AUTO
+    budget_message: str = ""
+    """Said before a think block that the budget closes."""
+    parses: bool = True
+    """Whether thoughts and calls are told from the text around them."""
+    prefills: bool = True
+    """Whether an assistant turn at the end is the beginning of the answer."""
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        reasoning = options["reasoning"]
+        effort = reasoning["effort"]
+        message = reasoning["budget_message"]
+        return cls(
+            thinks=THINKS[reasoning["enabled"]],
+            effort=None if effort == UNSET_EFFORT else effort,
+            preserves_reasoning=reasoning["preserve"],
+            format=ReasoningFormat(reasoning["format"]),
+            budget_message="" if message is None else message,
+            parses=not options["skip_chat_parsing"],
+            prefills=options["prefill_assistant"],
+        )

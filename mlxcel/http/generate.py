@@ -12,6 +12,7 @@ from sanic import HTTPResponse, Request
 from mlxcel.core.errors import GenerationFailed, RemoteError
 from mlxcel.core.events import Event, Failed
 from mlxcel.core.ports import Generator
+from mlxcel.core.request import Lane
 from mlxcel.generation.collect import collect
 from mlxcel.http.body import json_object
 from mlxcel.http.deps import Deps
@@ -23,6 +24,7 @@ from mlxcel.http.sse import SseWriter
 from mlxcel.protocols.base import Head, Read, ReadRules, SseFrame, StreamEncoder
 
 log = logging.getLogger(__name__)
+PRIORITY = "X-Priority"
 LAST_WORD_S = 2.0
 """How long a reader that has stopped reading may hold up the end of its stream."""
 
@@ -36,8 +38,7 @@ async def generate(request: Request, deps: Deps, row: Row) -> HTTPResponse | Non
         # Closing the iterator frees the slot: at the end, on a failure, when the client left.
         async with aclosing(generator.generate(read.request)) as events:
             if not read.stream:
-                text, finished = await collect(events)
-                return json_reply(read.answer(head, text, finished))
+                return json_reply(read.answer(head, await collect(events)))
             writer = SseWriter(request, deps.options.ping_interval_s)
             await _pump(request, ticket, writer, read.encoder(head), events)
     return None
@@ -63,8 +64,17 @@ def _read(request: Request, deps: Deps, row: Row, *, served: tuple[str, ...]) ->
             require_model=deps.options.routes["require_model"],
             served=served,
             refuse_unknown=deps.options.routes["unknown_model"] == "refuse",
+            fixed=deps.options.fixed,
+            reasoning_alias=deps.options.reasoning_alias,
         ),
+        lane=_lane(request),
     )
+
+
+def _lane(request: Request) -> Lane:
+    """Unknown words count as none: whoever misspells a wish is served all the same."""
+    asked: str = request.headers.get(PRIORITY, "")
+    return Lane.__members__.get(asked.strip().upper(), Lane.NORMAL)
 
 
 async def _pump(

@@ -9,7 +9,16 @@ import httpx
 import yaml
 
 from mlxcel.core.errors import MlxcelError
-from mlxcel.core.events import Accepted, Event, Finished, FinishReason, TextDelta, Timings, Usage
+from mlxcel.core.events import (
+    Accepted,
+    ChoiceFinished,
+    Event,
+    Finished,
+    FinishReason,
+    TextDelta,
+    Timings,
+    Usage,
+)
 from mlxcel.core.ports import ServedModel
 from mlxcel.core.request import GenerationRequest
 from mlxcel.core.status import ModelInfo, State, WorkerStats, WorkerStatus
@@ -20,8 +29,8 @@ CONF = Path(__file__).parents[2] / "conf" / "routes"
 
 USAGE = Usage(prompt_tokens=3, completion_tokens=2)
 TIMINGS = Timings(queued_ms=1.0, prompt_ms=10.0, decode_ms=20.0, total_ms=40.0)
-FINISHED = Finished(reason=FinishReason.EOS, usage=USAGE, timings=TIMINGS)
-HELLO: list[Event] = [Accepted(3), TextDelta("Hel"), TextDelta("lo"), FINISHED]
+ENDING: list[Event] = [ChoiceFinished(FinishReason.EOS), Finished(usage=USAGE, timings=TIMINGS)]
+HELLO: list[Event] = [Accepted(3), TextDelta("Hel"), TextDelta("lo"), *ENDING]
 MODEL = ServedModel(
     id="tiny",
     names=("tiny", "alias"),
@@ -43,6 +52,18 @@ INFO = ModelInfo(
     precision="float32 (cpu)",
     device="cpu",
 )
+SAMPLING: dict[str, Any] = {
+    "typical_p": 1.0,
+    "top_n_sigma": -1.0,
+    "xtc": {"probability": 0.0, "threshold": 0.1},
+    "mirostat": {"mode": 0, "eta": 0.1, "tau": 5.0},
+    "dynatemp": {"range": 0.0, "exponent": 1.0},
+    "adaptive": {"named": False, "target": -1.0, "decay": 0.9},
+    "logit_bias": [],
+    "ignore_eos": False,
+    "stop": [],
+}
+"""The section `generation.sampling` at its defaults."""
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
 
 Step = Event | float | Exception | asyncio.Event
@@ -136,6 +157,8 @@ def server_options(**changed: object) -> dict[str, Any]:
         },
         "body_bytes": 1_000_000,
         "http_timeout_secs": 60,
+        "sampling": SAMPLING,
+        "reasoning_alias": "reasoning",
     }
     more: dict[str, Any] = dict(changed)
     return options | more | {"routes": ROUTES | more.get("routes", {})}

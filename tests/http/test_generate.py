@@ -7,8 +7,16 @@ from typing import Any
 import pytest
 
 from mlxcel.core.errors import ErrorInfo, QueueFull, Unavailable
-from mlxcel.core.events import Accepted, Failed, TextDelta
-from tests.http.site import BODY, FINISHED, MODEL, Site, Start
+from mlxcel.core.events import (
+    Accepted,
+    ChoiceFinished,
+    Failed,
+    FinishReason,
+    ReasoningDelta,
+    TextDelta,
+)
+from mlxcel.core.request import Lane
+from tests.http.site import BODY, ENDING, MODEL, SAMPLING, Site, Start
 
 pytestmark = pytest.mark.asyncio
 STREAM = BODY | {"stream": True}
@@ -123,9 +131,84 @@ async def test_a_request_takes_the_settings_of_its_arrival(site: Site) -> None:
     assert request.max_tokens == 512
 
 
+@pytest.mark.parametrize(
+    ("sent", "lane"),
+    [
+        pytest.param({}, Lane.NORMAL, id="none"),
+        pytest.param({"X-Priority": "high"}, Lane.HIGH, id="high"),
+        pytest.param({"x-priority": "HIGH"}, Lane.HIGH, id="any-case"),
+        pytest.param({"X-Priority": "Low"}, Lane.LOW, id="low"),
+        pytest.param({"X-Priority": "normal"}, Lane.NORMAL, id="normal"),
+        pytest.param({"X-Priority": "urgent"}, Lane.NORMAL, id="unknown"),
+        pytest.param({"X-Priority": ""}, Lane.NORMAL, id="empty"),
+        pytest.param({"X-Priority": "0"}, Lane.NORMAL, id="number"),
+    ],
+)
+async def test_the_lane_comes_from_a_header(site: Site, sent: dict[str, str], lane: Lane) -> None:
+    assert (await site.post(headers=sent)).status_code == 200
+    assert site.generator.requests[0].lane is lane
+
+
+async def test_the_lane_is_trimmed(site: Site) -> None:
+    body = json.dumps(BODY)
+    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    reader, writer = await site.connect()
+    writer.write(f"{head}X-Priority: \t High \t\r\n\r\n{body}".encode())
+    assert (await asyncio.wait_for(reader.readline(), 5)).split()[1] == b"200"
+    writer.close()
+    assert site.generator.requests[0].lane is Lane.HIGH
+
+
+@pytest.mark.parametrize("body", [BODY, STREAM], ids=["plain", "stream"])
+async def test_several_choices(site: Site, body: dict[str, Any]) -> None:
+    site.generator.script = [
+        Accepted(3),
+        TextDelta("a", 0),
+        TextDelta("b", 1),
+        ChoiceFinished(FinishReason.LENGTH, 1),
+        *ENDING,
+    ]
+    response = await site.post(body | {"n": 2})
+    assert site.generator.requests[0].choices == 2
+    whole = chunks(response.text)[:-1] if body is STREAM else [response.json()]
+    found = [choice for part in whole for choice in part["choices"]]
+    reasons = {c["index"]: c["finish_reason"] for c in found if c["finish_reason"]}
+    assert reasons == {0: "stop", 1: "length"}
+    said = [(c["index"], (c.get("message") or c["delta"]).get("content")) for c in found]
+    assert [entry for entry in said if entry[1] is not None] == [(0, "a"), (1, "b")]
+
+
+async def test_defaults_of_the_server_reach_the_request(start: Start) -> None:
+    changed = SAMPLING | {"typical_p": 0.9, "stop": ["###"], "ignore_eos": True}
+    site = await start(sampling=changed)
+    await site.post()
+    request = site.generator.requests[0]
+    assert (request.sampling.typical_p, request.stop, request.ignore_eos) == (0.9, ("###",), True)
+
+
+@pytest.mark.parametrize(
+    ("alias", "keys"),
+    [
+        pytest.param("reasoning", {"reasoning_content", "reasoning"}, id="alias"),
+        pytest.param("none", {"reasoning_content"}, id="none"),
+        pytest.param(None, {"reasoning_content"}, id="null"),
+    ],
+)
+async def test_the_second_name_of_reasoning(
+    start: Start, alias: str | None, keys: set[str]
+) -> None:
+    site = await start(reasoning_alias=alias)
+    site.generator.script = [Accepted(3), ReasoningDelta("hm"), *ENDING]
+    message = (await site.post()).json()["choices"][0]["message"]
+    assert set(message) == {"role", "content"} | keys
+    streamed = chunks((await site.post(STREAM)).text)
+    assert streamed[1]["choices"][0]["delta"] == dict.fromkeys(keys, "hm")
+
+
 async def test_headers_leave_before_the_first_token(site: Site) -> None:
     gate = asyncio.Event()
-    site.generator.script = [Accepted(3), gate, FINISHED]
+    site.generator.script = [Accepted(3), gate, *ENDING]
     async with site.http.stream("POST", "/v1/chat/completions", json=STREAM) as response:
         lines = response.aiter_lines()
         assert '"delta":{"role":"assistant"}' in await anext(lines)
@@ -135,7 +218,7 @@ async def test_headers_leave_before_the_first_token(site: Site) -> None:
 
 async def test_silence_is_filled_with_comments(start: Start) -> None:
     site = await start(sse_ping_interval=0.05)
-    site.generator.script = [Accepted(3), 0.4, FINISHED]
+    site.generator.script = [Accepted(3), 0.4, *ENDING]
     text = (await site.post(STREAM)).text
     assert 3 <= text.count(":\n\n") <= 8
     assert text.endswith("data: [DONE]\n\n")
@@ -143,14 +226,14 @@ async def test_silence_is_filled_with_comments(start: Start) -> None:
 
 async def test_no_comments_without_an_interval(start: Start) -> None:
     site = await start(sse_ping_interval=-1)
-    site.generator.script = [Accepted(3), 0.2, FINISHED]
+    site.generator.script = [Accepted(3), 0.2, *ENDING]
     assert "\n:" not in (await site.post(STREAM)).text
 
 
 async def test_a_stream_that_talks_needs_no_comments(start: Start) -> None:
     site = await start(sse_ping_interval=0.2)
     talk: list[Any] = [step for _ in range(20) for step in (TextDelta("a"), 0.02)]
-    site.generator.script = [Accepted(3), *talk, FINISHED]
+    site.generator.script = [Accepted(3), *talk, *ENDING]
     assert ":\n\n" not in (await site.post(STREAM)).text
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from mlxcel.core.events import Accepted, TextDelta
-from tests.http.site import BODY, FINISHED, HELLO, Scripted, Site, Start, eventually
+from tests.http.site import BODY, ENDING, HELLO, Scripted, Site, Start, eventually
 
 pytestmark = pytest.mark.asyncio
 STREAM = BODY | {"stream": True}
@@ -82,7 +82,7 @@ async def test_a_failed_stream_leaves_the_connection_usable(site: Site) -> None:
 
 async def test_a_slow_reader_slows_the_generator_and_loses_nothing(site: Site) -> None:
     pieces, size = 400, 50_000
-    site.generator.script = [Accepted(3), *[TextDelta("x" * size)] * pieces, FINISHED]
+    site.generator.script = [Accepted(3), *[TextDelta("x" * size)] * pieces, *ENDING]
     reader, writer = await site.connect()
     writer.write(raw(STREAM))
     await eventually(lambda: site.generator.yielded > 0)
@@ -97,7 +97,7 @@ async def test_a_slow_reader_slows_the_generator_and_loses_nothing(site: Site) -
 
 async def test_a_drain_lets_open_answers_finish(site: Site) -> None:
     gate = asyncio.Event()
-    site.generator.script = [Accepted(3), gate, FINISHED]
+    site.generator.script = [Accepted(3), gate, *ENDING]
     answer = asyncio.create_task(site.post(STREAM))
     await eventually(lambda: site.generator.yielded)
     drain = asyncio.create_task(site.server.drain(20))
@@ -131,7 +131,7 @@ async def test_a_drain_cuts_what_is_left_and_tells_it(site: Site, generator: Scr
 
 
 async def test_a_drain_does_not_wait_for_a_reader_that_stopped(site: Site) -> None:
-    site.generator.script = [Accepted(3), *[TextDelta("x" * 100_000)] * 400, FINISHED]
+    site.generator.script = [Accepted(3), *[TextDelta("x" * 100_000)] * 400, *ENDING]
     _, writer = await site.connect()
     writer.write(raw(STREAM))
     await eventually(lambda: site.generator.yielded > 10)

@@ -54,7 +54,7 @@ async def test_a_failure_inside_a_stream_is_told(site: Site) -> None:
 
 
 async def test_a_failure_before_the_stream_has_its_own_status(site: Site) -> None:
-    head, body = await talk(site, old(STREAM | {"n": 2}))
+    head, body = await talk(site, old(STREAM | {"n": 9}))
     assert head[0].startswith("http/1.1 400")
     assert json.loads(body)["error"]["param"] == "n"
 

@@ -45,7 +45,8 @@ def test_the_shipped_server_section_is_read() -> None:
     limits = tree["limits"]
     options = read_options(
         tree["server"]
-        | {"routes": tree["routes"]}
+        | {"routes": tree["routes"], "sampling": tree["generation"]["sampling"]}
+        | {"reasoning_alias": tree["generation"]["reasoning"]["alias_field"]}
         | {name: limits[name] for name in ("body_bytes", "http_timeout_secs")}
     )
     assert (options.host, options.port) == ("127.0.0.1", 8080)

@@ -15,6 +15,8 @@ WORDS = {
 DRAINING = "draining"
 NO_SLOT = "no slot available"
 OK = "ok"
+TOOL_CALL_PARSER = "mlxcel"
+"""Which format a model calls tools in is found out by its template."""
 
 
 def health_word(chat: WorkerStatus | None, all_: Sequence[WorkerStatus], *, draining: bool) -> str:
@@ -44,7 +46,7 @@ def health_body(
         },
         "observability": _counters(stats),
         "context_size": model.context_window if model is not None else 0,
-        "tool_call_parser": None,
+        "tool_call_parser": TOOL_CALL_PARSER,
         "worker": _worker(chat),
         "front": {"pid": front_pid},
     }
@@ -58,8 +60,17 @@ def _counters(stats: WorkerStats) -> dict[str, int]:
         "prompt_tokens": stats.prompt_tokens,
         "decode_tokens": stats.decode_tokens,
         "decode_steps": stats.decode_steps,
+        "decode_lookahead_steps": stats.lookahead_steps,
         "prefill_chunks": stats.prefill_chunks,
+        "prefill_grants": stats.prefill_grants,
+        "mixed_steps": stats.mixed_steps,
+        "preemptions": stats.preemptions,
+        "lang_bias_applied": stats.language_steps,
+        "lang_bias_tokens_suppressed": stats.language_suppressed,
+        "lang_bias_byte_fragment_suppressions": stats.language_fragments,
         "kv_bytes": stats.kv_bytes,
+        "kv_blocks": stats.kv_blocks,
+        "kv_block_budget": stats.kv_block_budget,
     }
 
 

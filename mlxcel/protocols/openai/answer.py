@@ -1,28 +1,21 @@
-"""Answers of /v1/chat/completions: the body, the chunks of a stream, usage and timings."""
+"""Answers of /v1/chat/completions in one piece: choices, usage and timings."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from mlxcel.core.events import (
-    Accepted,
-    Event,
-    Failed,
-    Finished,
-    FinishReason,
-    TextDelta,
-    Timings,
-    Usage,
-)
-from mlxcel.protocols.base import Head, SseFrame
-from mlxcel.protocols.openai.errors import error_body
+from mlxcel.core.answer import Answer, Choice
+from mlxcel.core.events import FinishReason, Timings, Usage
+from mlxcel.protocols.base import Head
+from mlxcel.protocols.openai.logprobs import logprobs_body
 
 FINISH = {
     FinishReason.EOS: "stop",
     FinishReason.STOP: "stop",
+    FinishReason.STRUCTURE: "stop",
+    FinishReason.LOOP: "stop",
     FinishReason.LENGTH: "length",
     FinishReason.CONTEXT: "length",
+    FinishReason.TOOL_CALLS: "tool_calls",
 }
-DONE = SseFrame(data="[DONE]")
 
 
 def usage_body(usage: Usage) -> dict[str, int]:
@@ -56,6 +49,54 @@ def timings_body(usage: Usage, timings: Timings) -> dict[str, Any]:
     }
 
 
+def reasoning_body(text: str, alias: str | None) -> dict[str, str]:
+    return {"reasoning_content": text} | ({} if alias is None else {alias: text})
+
+
+def chat_body(
+    head: Head, answer: Answer, *, has_logprobs: bool, reasoning_alias: str | None
+) -> dict[str, Any]:
+    """`reasoning_only` stands for the whole answer: it is there when no choice says more."""
+    choices = [
+        {
+            "index": index,
+            "message": _message(choice, reasoning_alias),
+            "finish_reason": FINISH[choice.reason],
+            "logprobs": logprobs_body(choice.logprobs) if has_logprobs else None,
+        }
+        for index, choice in enumerate(answer.choices)
+    ]
+    is_thought = all(choice.reasoning_only for choice in answer.choices)
+    return {
+        "id": head.id,
+        "object": "chat.completion",
+        "created": head.created,
+        "model": head.model,
+        "system_fingerprint": None,
+        "choices": choices,
+        "usage": usage_body(answer.usage),
+        "timings": timings_body(answer.usage, answer.timings),
+    } | ({"reasoning_only": True} if is_thought else {})
+
+
+def _message(choice: Choice, alias: str | None) -> dict[str, Any]:
+    """`content` is null for a turn of calls alone, and text, be it empty, in every other."""
+    content = None if choice.calls and not choice.text else choice.text
+    message: dict[str, Any] = {"role": "assistant", "content": content}
+    if choice.reasoning:
+        message |= reasoning_body(choice.reasoning, alias)
+    if choice.calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in choice.calls
+        ]
+    return message
+
+
 def _ratio(part: float, whole: float) -> float:
     """0 where there is nothing to divide by: a rate over no time, a time per no token."""
     return _rounded(part / whole) if whole > 0 else 0.0
@@ -63,67 +104,3 @@ def _ratio(part: float, whole: float) -> float:
 
 def _rounded(value: float) -> float:
     return round(value, 3)
-
-
-def chat_body(head: Head, text: str, finished: Finished) -> dict[str, Any]:
-    return {
-        "id": head.id,
-        "object": "chat.completion",
-        "created": head.created,
-        "model": head.model,
-        "system_fingerprint": None,
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": text},
-                "finish_reason": FINISH[finished.reason],
-                "logprobs": None,
-            }
-        ],
-        "usage": usage_body(finished.usage),
-        "timings": timings_body(finished.usage, finished.timings),
-    }
-
-
-class ChatEncoder:
-    """Chunks of one stream. A failure is an error frame and the end: no `[DONE]`, no reason."""
-
-    def __init__(self, head: Head, *, include_usage: bool) -> None:
-        self.head = head
-        self.include_usage = include_usage
-
-    def encode(self, event: Event) -> Iterator[SseFrame]:
-        match event:
-            case Accepted():
-                yield self._delta({"role": "assistant"})
-            case TextDelta(text=text):
-                yield self._delta({"content": text})
-            case Finished():
-                yield from self._closing(event)
-            case Failed(error=error):
-                yield SseFrame(data=error_body(error))
-
-    def _closing(self, event: Finished) -> Iterator[SseFrame]:
-        choice = _choice({}, FINISH[event.reason])
-        timings = timings_body(event.usage, event.timings)
-        yield SseFrame(data=self._chunk([choice]) | {"timings": timings})
-        if self.include_usage:
-            yield SseFrame(data=self._chunk([]) | {"usage": usage_body(event.usage)})
-        yield DONE
-
-    def _delta(self, delta: dict[str, Any]) -> SseFrame:
-        return SseFrame(data=self._chunk([_choice(delta, None)]))
-
-    def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "id": self.head.id,
-            "object": "chat.completion.chunk",
-            "created": self.head.created,
-            "model": self.head.model,
-            "system_fingerprint": None,
-            "choices": choices,
-        }
-
-
-def _choice(delta: dict[str, Any], reason: str | None) -> dict[str, Any]:
-    return {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}

@@ -1,19 +1,23 @@
 """POST /v1/chat/completions: from a body to a request, and back to bodies and chunks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from mlxcel.core.answer import Answer
 from mlxcel.core.errors import ModelNotFound
-from mlxcel.core.events import Finished
-from mlxcel.core.request import ChatPrompt, GenerationRequest
+from mlxcel.core.request import ChatPrompt, GenerationRequest, Lane
 from mlxcel.core.settings import Settings
 from mlxcel.protocols.base import Head, ReadRules
 from mlxcel.protocols.fields import Reader
-from mlxcel.protocols.openai.answer import ChatEncoder, chat_body
+from mlxcel.protocols.openai.answer import chat_body
+from mlxcel.protocols.openai.chunks import ChatEncoder
+from mlxcel.protocols.openai.extras import read_switch
+from mlxcel.protocols.openai.logprobs import read_top_logprobs
 from mlxcel.protocols.openai.messages import read_messages, refuse_media
+from mlxcel.protocols.openai.numbers import given
+from mlxcel.protocols.openai.output import read_output
 from mlxcel.protocols.openai.penalties import read_breaker_texts
-from mlxcel.protocols.openai.refused import check_refused
 from mlxcel.protocols.openai.sampling import (
     Draw,
     draw_seed,
@@ -21,12 +25,14 @@ from mlxcel.protocols.openai.sampling import (
     read_sampling,
     read_stop,
 )
+from mlxcel.protocols.openai.steering import read_loop, read_thinking_budget
 from mlxcel.protocols.openai.template_kwargs import read_template_kwargs
+from mlxcel.protocols.openai.tools import read_tool_choice, read_tools
 
 ID_PREFIX = "chatcmpl-"
+CHOICES = 8
 INERT_STRINGS = ("user", "prompt_cache_key")
 INERT_SWITCHES = ("cache_prompt", "parallel_tool_calls")
-INERT_COUNTS = ("min_pattern_size", "min_count")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +40,23 @@ class ChatRead:
     request: GenerationRequest
     stream: bool
     include_usage: bool
+    reasoning_alias: str | None
 
     def encoder(self, head: Head) -> ChatEncoder:
-        return ChatEncoder(head, include_usage=self.include_usage)
+        return ChatEncoder(
+            head,
+            choices=self.request.choices,
+            include_usage=self.include_usage,
+            reasoning_alias=self.reasoning_alias,
+        )
 
-    def answer(self, head: Head, text: str, finished: Finished) -> dict[str, Any]:
-        return chat_body(head, text, finished)
+    def answer(self, head: Head, answer: Answer) -> dict[str, Any]:
+        return chat_body(
+            head,
+            answer,
+            has_logprobs=self.request.top_logprobs is not None,
+            reasoning_alias=self.reasoning_alias,
+        )
 
 
 def read(
@@ -49,29 +66,49 @@ def read(
     settings: Settings,
     received_s: float,
     rules: ReadRules,
+    lane: Lane = Lane.NORMAL,
     draw: Draw = draw_seed,
 ) -> ChatRead:
-    """Raises BadField, ModelNotFound or NotSupported. Unknown root keys are accepted."""
+    """Raises BadRequest, ModelNotFound or NotSupported. Unknown root keys are accepted.
+
+    Fields are read in the order in which the contract checks them (http-openai, 3).
+    """
     fields = Reader(body)
     check_model(fields, rules)
     stream = fields.boolean("stream") or False
     include_usage = _include_usage(fields) if stream else False
     messages = read_messages(fields)
-    check_refused(fields)
-    _check_inert(fields)
+    top_logprobs = read_top_logprobs(fields)
+    sampling = read_sampling(fields, settings.sampling, rules.fixed, draw)
+    max_tokens = read_max_tokens(fields, settings.sampling.max_tokens)
     request = GenerationRequest(
         id=request_id,
-        prompt=ChatPrompt(messages=messages, kwargs=read_template_kwargs(fields)),
+        prompt=ChatPrompt(
+            messages=messages,
+            kwargs=read_template_kwargs(fields),
+            tools=read_tools(fields),
+            echo=read_switch(fields, "echo"),
+        ),
         settings=settings,
-        sampling=read_sampling(fields, settings.sampling, draw),
-        max_tokens=read_max_tokens(fields, settings.sampling.max_tokens),
-        stop=read_stop(fields),
+        sampling=sampling,
+        max_tokens=max_tokens,
+        stop=read_stop(fields, rules.fixed.stop),
         dry_breakers=read_breaker_texts(fields, settings.sampling),
+        choices=given(fields.integer("n", minimum=1, maximum=CHOICES), 1),
+        lane=lane,
+        top_logprobs=top_logprobs,
+        ignore_eos=given(fields.boolean("ignore_eos"), rules.fixed.ignore_eos),
+        loop=read_loop(fields),
+        output=read_output(fields),
         received_s=received_s,
     )
-    # Whatever else is wrong with the body is told first.
-    refuse_media(fields)
-    return ChatRead(request=request, stream=stream, include_usage=include_usage)
+    _check_inert(fields)
+    return ChatRead(
+        request=_with_choice_and_budget(fields, request),
+        stream=stream,
+        include_usage=include_usage,
+        reasoning_alias=rules.reasoning_alias,
+    )
 
 
 def check_model(fields: Reader, rules: ReadRules) -> None:
@@ -94,5 +131,15 @@ def _check_inert(fields: Reader) -> None:
         fields.string(name)
     for name in INERT_SWITCHES:
         fields.boolean(name)
-    for name in INERT_COUNTS:
-        fields.integer(name, minimum=0)
+    if fields.boolean("reasoning_control"):
+        rule = "true is not supported by this server; what works is false"
+        raise fields.refuse("reasoning_control", rule)
+
+
+def _with_choice_and_budget(fields: Reader, request: GenerationRequest) -> GenerationRequest:
+    """What is checked when all fields have their types, and the model's media are known."""
+    refuse_media(fields)
+    choice = read_tool_choice(fields, request.prompt.tools, request.output)
+    budget = read_thinking_budget(fields, request.max_tokens)
+    prompt = replace(request.prompt, tool_choice=choice)
+    return replace(request, prompt=prompt, thinking_budget=budget)

@@ -11,6 +11,7 @@ TYPES = {
     "not_implemented": "not_implemented",
     "not_supported": "not_supported_error",
     "server_busy": "server_busy",
+    "request_memory_budget_exceeded": "request_memory_budget_exceeded",
     "unavailable": "unavailable_error",
     "decode_timeout": "server_timeout",
 }

@@ -13,8 +13,23 @@ LARGEST = 1e4
 _ID = re.compile(r"\d{1,10}", re.ASCII)
 
 
-def read_bias(fields: Reader) -> tuple[tuple[int, float], ...]:
-    """Sorted by id. Whether the ids are in the vocabulary is not known here."""
+Bias = tuple[tuple[int, float], ...]
+
+
+def read_bias(fields: Reader, fixed: Bias = ()) -> Bias:
+    """The request's, added to the server's own; sorted by id. Whether the ids are in the
+    vocabulary is not known here."""
+    sent = _sent(fields)
+    if not fixed:
+        return tuple(sorted(sent.items()))
+    found = dict.fromkeys((*sent, *(token for token, _ in fixed)), 0.0)
+    for token, value in (*fixed, *sent.items()):
+        # Minus infinity stays: what the operator has banned no request brings back.
+        found[token] = min(found[token] + value, LARGEST)
+    return tuple(sorted(found.items()))
+
+
+def _sent(fields: Reader) -> dict[int, float]:
     sent = fields.mapping(NAME) or {}
     if len(sent) > ENTRIES:
         raise fields.refuse(NAME, f"wants at most {ENTRIES} tokens, got {len(sent)}")
@@ -24,7 +39,7 @@ def read_bias(fields: Reader) -> tuple[tuple[int, float], ...]:
         if token in found:
             raise fields.refuse(NAME, f"names token {token} twice, the second time as {shown(key)}")
         found[token] = _value(fields, key, value)
-    return tuple(sorted(found.items()))
+    return found
 
 
 def _token(fields: Reader, key: str) -> int:

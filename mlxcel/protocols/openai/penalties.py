@@ -4,7 +4,7 @@ Only types are checked, as the contract says; a value that would make logits ove
 nearest one that does not.
 """
 
-from mlxcel.core.request import Dry
+from mlxcel.core.sampling import Dry
 from mlxcel.core.settings import SamplingDefaults
 from mlxcel.protocols.fields import Reader, shown
 from mlxcel.protocols.openai.numbers import INT32_MAX, clamped, given

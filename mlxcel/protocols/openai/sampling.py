@@ -2,13 +2,14 @@
 
 Of most numbers only types are checked, as the contract says: a value beyond its meaningful range
 acts as the nearest one inside it. Those of typical, top-n-sigma and XTC are refused out of range.
+Mirostat, dynamic temperature and adaptive-p are the server's alone on these routes.
 """
 
 import secrets
 from collections.abc import Callable
 
-from mlxcel.core.request import SamplingParams
-from mlxcel.core.settings import SamplingDefaults
+from mlxcel.core.sampling import SamplingParams
+from mlxcel.core.settings import FixedDefaults, SamplingDefaults
 from mlxcel.protocols.fields import Reader, shown
 from mlxcel.protocols.openai.logit_bias import read_bias
 from mlxcel.protocols.openai.numbers import INT32_MAX, clamped, given
@@ -39,7 +40,7 @@ def draw_seed() -> int:
 
 
 def read_sampling(
-    fields: Reader, defaults: SamplingDefaults, draw: Draw = draw_seed
+    fields: Reader, defaults: SamplingDefaults, fixed: FixedDefaults, draw: Draw = draw_seed
 ) -> SamplingParams:
     top_k = given(fields.integer("top_k", minimum=0), defaults.top_k)
     window = read_window(
@@ -50,16 +51,19 @@ def read_sampling(
         top_p=clamped(given(fields.number("top_p"), defaults.top_p), 0.0, 1.0),
         top_k=min(top_k, INT32_MAX),
         min_p=clamped(given(fields.number("min_p"), defaults.min_p), 0.0, 1.0),
-        typical_p=_typical(fields),
-        top_n_sigma=min(given(fields.number("top_n_sigma", minimum=0.0), 0.0), WIDEST_SIGMA),
-        xtc_probability=_between(fields, "xtc_probability", 1.0, default=0.0),
-        xtc_threshold=_between(fields, "xtc_threshold", 0.5, default=0.1),
+        typical_p=_typical(fields, fixed.typical_p),
+        top_n_sigma=_sigma(fields, fixed.top_n_sigma),
+        xtc_probability=_between(fields, "xtc_probability", 1.0, fixed.xtc_probability),
+        xtc_threshold=_between(fields, "xtc_threshold", 0.5, fixed.xtc_threshold),
         repetition_penalty=read_repetition(fields, defaults.repetition_penalty),
         frequency_penalty=read_additive(fields, "frequency_penalty", defaults.frequency_penalty),
         presence_penalty=read_additive(fields, "presence_penalty", defaults.presence_penalty),
         penalty_window=window,
         dry=read_dry(fields, defaults),
-        bias=read_bias(fields),
+        mirostat=fixed.mirostat,
+        dynamic_temperature=fixed.dynamic_temperature,
+        adaptive=fixed.adaptive,
+        bias=read_bias(fields, fixed.bias),
         seed=_seed(fields.integer("seed"), defaults.seed, draw),
     )
 
@@ -77,8 +81,9 @@ def read_max_tokens(fields: Reader, default: int) -> int:
     return min(given(chosen, default), INT32_MAX)
 
 
-def read_stop(fields: Reader) -> tuple[str, ...]:
-    """Empty strings are dropped: they would match everywhere."""
+def read_stop(fields: Reader, default: tuple[str, ...]) -> tuple[str, ...]:
+    """Empty strings are dropped: they would match everywhere. The server's own are for requests
+    that have none left."""
     sent = fields.strings("stop") or ()
     if len(sent) > STOPS:
         raise fields.refuse("stop", f"wants at most {STOPS} strings, got {len(sent)}")
@@ -86,7 +91,7 @@ def read_stop(fields: Reader) -> tuple[str, ...]:
     if longest > STOP_CHARS:
         rule = f"wants strings of at most {STOP_CHARS} characters, got one of {longest}"
         raise fields.refuse("stop", rule)
-    return tuple(entry for entry in sent if entry)
+    return tuple(entry for entry in sent if entry) or default
 
 
 def _seed(sent: int | None, default: int | None, draw: Draw) -> int:
@@ -100,12 +105,16 @@ def _temperature(value: float) -> float:
     return 0.0 if value < GREEDY_BELOW else min(value, HOTTEST)
 
 
-def _typical(fields: Reader) -> float:
-    value = given(fields.number("typical_p", maximum=1.0), 1.0)
-    if value <= 0:
+def _typical(fields: Reader, default: float) -> float:
+    value = fields.number("typical_p", maximum=1.0)
+    if value is not None and value <= 0:
         raise fields.refuse("typical_p", f"wants a value above 0, got {shown(value)}")
-    return value
+    return given(value, default)
 
 
-def _between(fields: Reader, name: str, most: float, *, default: float) -> float:
+def _sigma(fields: Reader, default: float) -> float:
+    return min(given(fields.number("top_n_sigma", minimum=0.0), default), WIDEST_SIGMA)
+
+
+def _between(fields: Reader, name: str, most: float, default: float) -> float:
     return given(fields.number(name, minimum=0.0, maximum=most), default)

@@ -63,3 +63,20 @@ def test_body_shows_slots_counters_and_the_worker() -> None:
 def test_a_sick_worker_says_why() -> None:
     body = health_body("loading model", None, chat(State.LOADING), front_pid=1)
     assert body["error"]["message"] == "Loading model: step"
+
+
+def test_every_counter_of_the_worker_is_shown() -> None:
+    shown_elsewhere = {"active", "waiting", "slots"}
+    names = [name for name in WorkerStats.__struct_fields__ if name not in shown_elsewhere]
+    stats = WorkerStats(**{name: place for place, name in enumerate(names, start=1)})
+    status = WorkerStatus(name="chat", state=State.OK, stats=stats)
+    body = health_body("ok", None, status, front_pid=1)
+    assert sorted(body["observability"].values()) == list(range(1, len(names) + 1))
+    assert {name: body["observability"][name] for name in ("kv_blocks", "preemptions")} == {
+        "kv_blocks": stats.kv_blocks,
+        "preemptions": stats.preemptions,
+    }
+
+
+def test_the_parser_of_tool_calls_is_ours() -> None:
+    assert health_body("ok", None, chat(), front_pid=1)["tool_call_parser"] == "mlxcel"

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from mlxcel.core.errors import BadField, ModelNotFound
+from mlxcel.core.request import Lane
+from mlxcel.protocols.openai import chat
+from mlxcel.protocols.openai.sampling import draw_seed
 from tests.protocols.openai.reading import DRAWN, chat_read
 from tests.protocols.samples import RULES, SETTINGS
 
@@ -21,7 +24,9 @@ def test_left_out_fields_come_from_the_settings() -> None:
 def test_null_is_as_good_as_absent_everywhere() -> None:
     names = (
         "stream stream_options temperature top_p top_k min_p seed max_tokens stop n logprobs "
-        "tools tool_choice response_format chat_template_kwargs logit_bias user extra_body"
+        "tools tool_choice response_format chat_template_kwargs logit_bias user extra_body "
+        "top_logprobs echo ignore_eos typical_p top_n_sigma xtc_probability xtc_threshold "
+        "max_pattern_size min_pattern_size min_count thinking_budget reasoning_control"
     )
     assert chat_read(**dict.fromkeys(names.split())) == chat_read()
 
@@ -145,6 +150,52 @@ def test_stop_strings_beyond_the_bounds_are_refused(sent: Any, rule: str) -> Non
         chat_read(stop=sent)
 
 
+@pytest.mark.parametrize("n", [1, 2, 8])
+def test_up_to_eight_choices(n: int) -> None:
+    assert chat_read(n=n).request.choices == n
+    assert chat_read().request.choices == 1
+
+
+@pytest.mark.parametrize(
+    ("n", "rule"),
+    [
+        pytest.param(9, "n: wants a value of at most 8, got 9", id="many"),
+        pytest.param(0, "n: wants a value of at least 1, got 0", id="none"),
+        pytest.param(-1, "n: wants a value of at least 1, got -1", id="negative"),
+        pytest.param(2.0, r"n: wants an integer, got number 2\.0", id="float"),
+        pytest.param(True, "n: wants an integer, got boolean true", id="boolean"),
+    ],
+)
+def test_any_other_number_of_choices_is_refused(n: Any, rule: str) -> None:
+    with pytest.raises(BadField, match=rule) as caught:
+        chat_read(n=n)
+    assert caught.value.param == "n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_told_again"),
+    [
+        pytest.param({}, False, id="absent"),
+        pytest.param({"echo": True}, True, id="root"),
+        pytest.param({"extra_body": {"echo": True}}, True, id="nested"),
+        pytest.param({"echo": False, "extra_body": {"echo": True}}, False, id="root-wins"),
+        pytest.param({"echo": None, "extra_body": {"echo": True}}, True, id="null-is-absent"),
+        pytest.param({"echo": "yes"}, False, id="wrong-type-is-absent"),
+        pytest.param({"echo": 1, "extra_body": {"echo": True}}, True, id="wrong-type-at-the-root"),
+        pytest.param({"extra_body": {"echo": "yes"}}, False, id="wrong-type-nested"),
+    ],
+)
+def test_echo(sent: dict[str, Any], is_told_again: bool) -> None:
+    assert chat_read(**sent).request.prompt.echo is is_told_again
+
+
+def test_the_lane_is_handed_through() -> None:
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
+    rest: Any = {"request_id": "r", "settings": SETTINGS, "received_s": 0.0, "rules": RULES}
+    assert chat.read(body, **rest, lane=Lane.LOW).request.lane is Lane.LOW
+    assert chat.read(body, **rest).request.lane is Lane.NORMAL
+
+
 def test_usage_is_asked_for_in_streams_only() -> None:
     options = {"include_usage": True}
     assert chat_read(stream=True, stream_options=options).include_usage
@@ -251,6 +302,4 @@ def test_template_kwargs_beyond_the_bounds_are_refused(
 
 
 def test_drawn_seeds_differ() -> None:
-    from mlxcel.protocols.openai.sampling import draw_seed
-
     assert len({draw_seed() for _ in range(8)}) > 1

@@ -58,6 +58,11 @@ INFO = ModelInfo(
         pytest.param(errors.NotImplementedHere("x"), "not_implemented", None, id="no-worker"),
         pytest.param(errors.NotSupported("x", param="m"), "not_supported_error", None, id="media"),
         pytest.param(errors.QueueFull(), "server_busy", None, id="queue"),
+        pytest.param(errors.NoKvLeft(), "server_busy", None, id="no-kv-left"),
+        pytest.param(errors.KvBudgetExceeded(9, 8), "invalid_request_error", None, id="kv-budget"),
+        pytest.param(
+            errors.RequestMemoryExceeded(9, 8), "request_memory_budget_exceeded", None, id="memory"
+        ),
         pytest.param(errors.Unavailable("x"), "unavailable_error", None, id="unavailable"),
         pytest.param(errors.WorkerDied("chat", "9"), "server_error", None, id="worker"),
         pytest.param(errors.GenerationFailed("x"), "server_error", None, id="generation"),

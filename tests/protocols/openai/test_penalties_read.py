@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mlxcel.core.errors import BadField
-from mlxcel.core.request import Dry, SamplingParams
+from mlxcel.core.sampling import Dry, SamplingParams
 from tests.protocols.openai.reading import chat_read
 from tests.protocols.samples import SETTINGS
 

@@ -1,0 +1,44 @@
+"""Fields that change nothing on this route: accepted, or refused by name where they ask for what
+is not there."""
+
+from typing import Any
+
+import pytest
+
+from mlxcel.core.errors import BadField
+from tests.protocols.openai.reading import chat_read
+
+IGNORED = (
+    *("functions", "function_call", "service_tier", "store", "metadata", "modalities"),
+    *("prediction", "verbosity", "web_search_options", "id_slot", "grammar", "json_schema"),
+    *("samplers", "mirostat", "mirostat_tau", "mirostat_eta", "dynatemp_range", "reasoning_format"),
+    *("add_generation_prompt", "continue_final_message", "something_new"),
+)
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_ignored_and_unknown_fields_are_accepted(name: str) -> None:
+    assert chat_read(**{name: {"any": ["thing"]}}) == chat_read()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("user", "u", id="user"),
+        pytest.param("prompt_cache_key", "k", id="cache-key"),
+        pytest.param("cache_prompt", False, id="cache-prompt"),
+        pytest.param("parallel_tool_calls", False, id="parallel-calls"),
+        pytest.param("reasoning_control", False, id="reasoning-control"),
+    ],
+)
+def test_an_inert_field_has_a_type_and_changes_nothing(name: str, value: Any) -> None:
+    assert chat_read(**{name: value}) == chat_read()
+    with pytest.raises(BadField, match=f"{name}: wants a .*, got array") as caught:
+        chat_read(**{name: []})
+    assert caught.value.param == name
+
+
+def test_reasoning_control_is_refused_by_name() -> None:
+    with pytest.raises(BadField, match="reasoning_control: true is not supported") as caught:
+        chat_read(reasoning_control=True)
+    assert caught.value.param == "reasoning_control"

@@ -27,6 +27,9 @@ PLAIN = Settings(
     ),
     decode_timeout_s=600,
     template_kwargs={},
+    reasoning_budget=-1,
+    loop=None,
+    language=None,
 )
 
 

@@ -95,7 +95,9 @@ class Line:
 
     def overruled(self, *, loser: Found | None, winner: Found) -> None:
         """Notes a flag that has no effect, unless it says the same."""
-        if loser is None or loser.row is winner.row or loser.value == winner.value:
+        if loser is None or loser.value == winner.value:
+            return
+        if loser.row is winner.row and loser.on_line is winner.on_line:
             return
         self.warnings.append(f"{loser.spelling} has no effect: {winner.spelling} beats it")
 
@@ -115,8 +117,8 @@ class Line:
             self._swallow(text)
             self._refuse(spelling, None, "unknown flag", self._nearest(spelling))
         elif row.type == "refused":
-            if row.takes:
-                self._swallow(text)
+            if row.takes and text is None:
+                self._value(spelling)
             self._refuse(spelling, None, f"cannot work here: {row.reason}")
         elif row.takes_value:
             self._valued(row, spelling, self._value(spelling) if text is None else text)
@@ -127,6 +129,8 @@ class Line:
         if text is None:
             self._refuse(spelling, None, "needs a value", f"write {spelling}=VALUE")
         elif row.type == "inert":
+            for _ in range(row.count - 1):
+                self._value(spelling)
             if row.neutral and not re.fullmatch(row.neutral, text):
                 self._refuse(spelling, text, f"is not supported: {row.reason}")
         else:
@@ -166,7 +170,7 @@ class Line:
         return self._left.pop(0)
 
     def _swallow(self, text: str | None) -> None:
-        """Drops the value of a flag that is refused, so that it is not a second problem."""
+        """Drops what may be the value of an unknown flag, so that it is no second problem."""
         following = self._left[0] if self._left else ""
         if text is None and following and not (_is_flag(following) or "=" in following):
             self._left.pop(0)

@@ -16,9 +16,9 @@ SERVER = "mlxcel-server"
 """The program that has no commands: it only serves."""
 SWITCHES = frozenset({"flag", "no-flag"})
 BOOLEANS = SWITCHES | {"bool"}
-SPLIT = frozenset({"list", "secret"})
+SPLIT = frozenset({"list", "secret", "bias", "adapters", "scaled-adapters"})
 """Types whose text is a comma list when there may be many values."""
-LISTS = frozenset({"list", "texts"})
+LISTS = frozenset({"list", "texts", "bias", "adapters", "scaled-adapters"})
 """Types that are lists by themselves."""
 
 
@@ -44,13 +44,19 @@ class Row:
     adds: bool = False
     allowed: tuple[str, ...] = ()
     map: Mapping[object, object] = field(default_factory=dict)
+    words: Mapping[str, object] = field(default_factory=dict)
     warn: Mapping[object, str] = field(default_factory=dict)
     reject: Mapping[str, str] = field(default_factory=dict)
     rank: int = 0
     exists: bool = False
     keys: bool = False
     fold: int = 0
+    alone: Mapping[str, str] = field(default_factory=dict)
+    presence: bool = False
+    env_wins: bool = False
+    unreadable: object = None
     takes: bool = False
+    count: int = 1
     neutral: str = ""
     reason: str = ""
 

@@ -5,12 +5,12 @@ Every reader raises ValueError with the rule the text breaks.
 
 import csv
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
+from mlxcel.config import flag_forms
 from mlxcel.config.flag_table import SPLIT, Row
 from mlxcel.core.errors import StartupError
 from mlxcel.core.keys import read_key_files
@@ -40,8 +40,8 @@ def read_switch(row: Row, text: str | None, *, negated: bool = False) -> object:
         raise ValueError("takes no value")
     said = True if text is None else boolean(text)
     if row.type == "no-flag" or negated:
-        return not said
-    return row.const if said else False
+        return _switched(row, not said)
+    return _switched(row, said)
 
 
 def read_variable(row: Row, text: str) -> object:
@@ -50,8 +50,19 @@ def read_variable(row: Row, text: str) -> object:
         # NO_COLOR and its kin are not boolean words: whatever they say, they say it.
         return False
     if row.type in ("flag", "bool"):
-        return row.const if boolean(text) else False
+        said = row.words.get(text.strip().lower())
+        return _switched(row, boolean(text) if said is None else bool(said))
     return read_value(row, text)
+
+
+def switched_off(row: Row) -> object:
+    """What a negated variable sets."""
+    return _switched(row, False)
+
+
+def _switched(row: Row, said: bool) -> object:
+    value = row.const if said else False
+    return row.map.get(value, value)
 
 
 def boolean(text: str) -> bool:
@@ -73,6 +84,8 @@ def _parts(row: Row, text: str) -> list[str]:
 
 
 def _one(row: Row, text: str) -> object:
+    if (word := text.strip().lower()) in row.words:
+        return row.words[word]
     if row.reject and re.search(row.reject["match"], text):
         raise ValueError(row.reject["reason"])
     if row.allowed and text not in row.allowed:
@@ -101,16 +114,6 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError("is not a number") from None
-    if "_" in text or not math.isfinite(value):
-        raise ValueError("is not a finite number")
-    return value
-
-
 def _size(text: str) -> int | None:
     if text.lower() == "none":
         return None
@@ -119,7 +122,10 @@ def _size(text: str) -> int | None:
         raise ValueError("is not a size: bytes, or a number with K, M or G (1.5G)")
     if match[1]:
         return int(match[1])
-    return int(float(match[2]) * (1 << _POWER[match[3].upper()]))
+    try:
+        return int(float(match[2]) * (1 << _POWER[match[3].upper()]))
+    except OverflowError:
+        raise ValueError("is too large") from None
 
 
 def _json(text: str) -> object:
@@ -145,11 +151,17 @@ def _unescaped(text: str) -> str:
 
 _READERS: Mapping[str, Callable[[str], object]] = {
     "int": _integer,
-    "float": _number,
+    "float": flag_forms.number,
     "str": str,
     "size": _size,
     "list": str,
     "texts": _unescaped,
+    "text": _unescaped,
+    "bias": flag_forms.token_bias,
+    "languages": flag_forms.languages,
+    "loop": flag_forms.loop,
+    "adapters": flag_forms.adapter,
+    "scaled-adapters": flag_forms.scaled_adapter,
     "json": _json,
     "file": _file,
     "secret": str,

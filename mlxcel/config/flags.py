@@ -12,7 +12,7 @@ from typing import Any
 from mlxcel.config.argv import Found, Line, chosen_groups
 from mlxcel.config.asked import Asked, Origin, Setting
 from mlxcel.config.flag_table import BOOLEANS, SERVER, Row, Table, load_table
-from mlxcel.config.flag_values import read_variable
+from mlxcel.config.flag_values import read_variable, switched_off
 from mlxcel.config.problems import HIDDEN, ConfigErrors
 from mlxcel.core.problem import Problem
 
@@ -58,6 +58,7 @@ def parse(
     line.problems.extend(_refused_variables(table, command, environ))
     winners = _winners(found, line)
     _refuse_two_choices(winners, line)
+    _warn_alone(winners, line)
     if line.problems:
         raise UsageError(line.problems)
     return Invocation(
@@ -87,7 +88,9 @@ def _environment(
     on_line = {found.row.key for found in line.found}
     words = chosen_groups(line.overrides)
     for row in reversed(list(table.rows(command))):
-        outdone = row.key in on_line or any(group in words for group in row.groups)
+        outdone = (row.key in on_line and not row.env_wins) or any(
+            group in words for group in row.groups
+        )
         if row.key and (row.adds or not outdone):
             yield from _variables(row, line, environ)
 
@@ -96,12 +99,15 @@ def _variables(row: Row, line: Line, environ: Mapping[str, str]) -> Iterator[Fou
     for name, text, negated in _set(row, environ):
         origin = Origin.ENVIRONMENT
         try:
-            value = False if negated else read_variable(row, text)
+            value = switched_off(row) if negated else read_variable(row, text)
         except ValueError as error:
-            said = HIDDEN if row.type == "secret" else text
-            source = origin.source(name)
-            line.problems.append(Problem(key=name, value=said, rule=str(error), source=source))
-            return
+            if row.unreadable is None:
+                said = HIDDEN if row.type == "secret" else text
+                source = origin.source(name)
+                line.problems.append(Problem(key=name, value=said, rule=str(error), source=source))
+                return
+            value = row.unreadable
+            line.warnings.append(f"{name}: {text} {error}; {value} is used")
         line.warn(row, value=value, text=text, spelling=name)
         yield Found(row=row, value=value, origin=origin, spelling=name)
         if not row.adds:
@@ -127,24 +133,29 @@ def _set(row: Row, environ: Mapping[str, str]) -> Iterator[tuple[str, str, bool]
             if environ.get(opposite, ""):
                 yield opposite, environ[opposite], True
         text = environ.get(name, "")
-        if text and only in ("", text) and not _says_no(row, text):
+        is_set = name in environ if row.presence else bool(text)
+        if is_set and only in ("", text) and not _says_no(row, text):
             yield name, text, False
 
 
 def _says_no(row: Row, text: str) -> bool:
     """`MLXCEL_NO_PROGRESS=0` asks for nothing."""
-    return row.type == "no-flag" and text.lower() in ("0", "false", "off", "disabled")
+    return (
+        row.type == "no-flag"
+        and not row.presence
+        and text.lower() in ("0", "false", "off", "disabled")
+    )
 
 
 def _winners(found: Iterable[Found], line: Line) -> list[Found]:
     """One value per key, or several where all sources add up; lowest precedence first."""
     best: dict[str, Found] = {}
     added: list[Found] = []
-    for item in _joined(found):
+    for item in _asking(_joined(found)):
         rival = best.get(item.row.key)
         if item.row.adds:
             added.append(item)
-        elif rival is None or item.row.rank >= rival.row.rank:
+        elif rival is None or _beats(item, rival):
             best[item.row.key] = item
             line.overruled(loser=rival, winner=item)
         else:
@@ -152,13 +163,32 @@ def _winners(found: Iterable[Found], line: Line) -> list[Found]:
     return sorted([*best.values(), *added], key=lambda item: item.on_line)
 
 
+def _beats(item: Found, rival: Found) -> bool:
+    """`item` comes from a source that is as strong as the rival's, or stronger."""
+    if item.row is rival.row and item.row.env_wins:
+        return rival.on_line or not item.on_line
+    return item.row.rank >= rival.row.rank
+
+
+def _asking(found: Sequence[Found]) -> list[Found]:
+    """Without switches that were taken back later on, and those that ask for nothing."""
+    last = {(id(item.row), item.on_line): item for item in found}
+    return [
+        item
+        for item in found
+        if item.row.type not in BOOLEANS
+        or (item is last[id(item.row), item.on_line] and item.value is not None)
+    ]
+
+
 def _joined(found: Iterable[Found]) -> list[Found]:
-    """A repeatable row given several times in one place is one list."""
+    """A repeatable row given several times in one place is one list, with the other repeatable
+    rows of its key, in the order of the words."""
     joined: list[Found] = []
-    places: dict[tuple[int, str], int] = {}
+    places: dict[tuple[str, str], int] = {}
     for item in found:
         place = places.setdefault(
-            (id(item.row), "" if item.on_line else item.spelling), len(joined)
+            (item.row.key, "" if item.on_line else item.spelling), len(joined)
         )
         if item.row.repeats and place < len(joined):
             joined[place] = joined[place].plus(item)
@@ -181,6 +211,15 @@ def _refuse_two_choices(winners: Iterable[Found], line: Line) -> None:
                         source=item.source,
                     )
                 )
+
+
+def _warn_alone(winners: Sequence[Found], line: Line) -> None:
+    """Says what a flag does not do, where the flag that does it was not given."""
+    keys = {item.row.key for item in winners}
+    for item in winners:
+        alone = item.row.alone
+        if alone and alone["key"] not in keys:
+            line.warnings.append(f"{item.spelling}: {alone['text']}")
 
 
 def _choices(item: Found) -> list[tuple[str, str]]:

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from mlxcel.core.language import from_config
 from mlxcel.core.settings import SamplingDefaults, Settings
+from mlxcel.core.steering import LoopGuard
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -59,12 +61,27 @@ def snapshot(live: "DictConfig", version: int, digest: str) -> Settings:
     from omegaconf import OmegaConf
 
     plain: Any = OmegaConf.to_container(live.live, resolve=False)
+    language = plain["lang_bias"]
     return Settings(
         version=version,
         fingerprint=digest,
         sampling=_sampling(plain["sampling"]),
         decode_timeout_s=plain["decode"]["timeout_seconds"],
         template_kwargs=MappingProxyType(plain["chat_template"]["kwargs"]),
+        reasoning_budget=plain["reasoning"]["budget"],
+        loop=_loop(plain["loop_detection"]),
+        language=None if language is None else from_config(language),
+    )
+
+
+def _loop(section: Mapping[str, int] | None) -> LoopGuard | None:
+    """0 as the least pattern counts as 1."""
+    if section is None:
+        return None
+    return LoopGuard(
+        shortest=max(1, section["min_pattern_size"]),
+        longest=section["max_pattern_size"],
+        count=section["min_count"],
     )
 
 

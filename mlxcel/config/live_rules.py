@@ -6,7 +6,7 @@ from typing import Any
 from mlxcel.config.keys import LIVE, read
 from mlxcel.config.schema import rule_of, section_schema
 from mlxcel.config.setting_rows import Row
-from mlxcel.core.window import slot_share
+from mlxcel.core.window import slot_count, slot_share
 
 Rules = Mapping[str, Mapping[str, Any]]
 """Tree key to its JSON Schema."""
@@ -22,5 +22,5 @@ def live_rules(rows: Sequence[Row], tree: Mapping[str, Any]) -> Rules:
 
 def _bounds(tree: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     """An answer is no longer than the context of a slot, where that is known."""
-    share = slot_share(read(tree, "limits.ctx_size"), read(tree, "scheduler.parallel"))
+    share = slot_share(read(tree, "limits.ctx_size"), slot_count(tree["scheduler"]))
     return {"live.sampling.max_tokens": {"maximum": share}} if share > 0 else {}

@@ -20,7 +20,7 @@ def described(rule: Mapping[str, Any]) -> str:
     if "maximum" in rule:
         parts.append(f"at most {rule['maximum']}")
     if "not" in rule:
-        parts.append(f"not {shown(rule['not']['const'])}")
+        parts.append(f"not {_excluded(rule['not'])}")
     if "x-unit" in rule:
         parts.append(f"in {rule['x-unit']}")
     return ", ".join(parts)
@@ -37,14 +37,14 @@ def broken(error: "ValidationError") -> str:
         case "const":
             return f"is not {shown(limit)}"
         case "not":
-            return f"must not be {shown(limit['const'])}"
+            return f"must not be {_excluded(limit)}"
         case "minimum":
             return f"is less than the minimum of {limit}"
         case "maximum":
             return f"is greater than the maximum of {limit}"
         case "exclusiveMinimum":
             return f"is not greater than {limit}"
-        case "minLength" | "minItems":
+        case "minLength" | "minItems" if limit == 1:
             return "is empty"
         case "maxLength":
             return f"is longer than {limit} characters"
@@ -62,6 +62,11 @@ def _values(rule: Mapping[str, Any]) -> str:
     if "const" in rule:
         return f"always {shown(rule['const'])}"
     return any_of(rule["type"]) if "type" in rule else "any value"
+
+
+def _excluded(rule: Mapping[str, Any]) -> str:
+    """What a `not` names: one value, or a range of numbers."""
+    return shown(rule["const"]) if "const" in rule else f"{rule['minimum']} to {rule['maximum']}"
 
 
 def _listed(values: list[Any]) -> str:

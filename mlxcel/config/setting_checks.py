@@ -6,10 +6,12 @@ wants one reason. A refused value raises ValueError with that reason.
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mlxcel.config.json_types import any_of, is_finite, is_of, listed
+from mlxcel.config.validate import violations
+from mlxcel.core.language import from_config, to_config
 
 _DEPTH = 32
 """Levels of a patched object. OmegaConf spends many Python frames on each."""
@@ -31,8 +33,9 @@ def canonical(name: str, value: object, rule: Mapping[str, Any]) -> Any:
     if "number" in types and "integer" not in types and not isinstance(value, str):
         value = _double(name, value)
     _bounds(name, value, rule)
-    _rest(name, value, rule)
-    return value
+    for place, broken in violations(rule, value):
+        raise ValueError(f"{name}{place}: {broken}")
+    return _FORMS[rule["x-form"]](name, value) if "x-form" in rule else value
 
 
 def _seen(value: object) -> str:
@@ -40,6 +43,16 @@ def _seen(value: object) -> str:
     return f"number {value}" if kind == "number" else kind
 
 
+def _language(name: str, value: Any) -> dict[str, Any]:
+    """With every key there is, and codes in lower case."""
+    try:
+        return to_config(from_config(value))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+_FORMS: Mapping[str, Callable[[str, Any], Any]] = {"language": _language}
+"""What a schema's `x-form` asks for: one form for all ways to say the same."""
 _SEEN = ("null", "boolean", "number", "string", "array", "object")
 
 
@@ -64,14 +77,6 @@ def _bounds(name: str, value: object, rule: Mapping[str, Any]) -> None:
         raise ValueError(f"{name} must be {least}")
     if high is not None and value > high:
         raise ValueError(f"{name} must be at most {high}")
-
-
-def _rest(name: str, value: object, rule: Mapping[str, Any]) -> None:
-    """Whatever else the schema says: a keyword we have no words for still counts."""
-    from jsonschema import Draft202012Validator
-
-    for error in Draft202012Validator(rule).iter_errors(value):
-        raise ValueError(f"{name}: {error.message}")
 
 
 def _refuse_bulk(name: str, value: object) -> None:

@@ -14,7 +14,7 @@ import yaml
 from mlxcel.config.keys import is_live, leaves, read, write
 from mlxcel.config.paths import data_dir
 from mlxcel.core.keys import read_key_files
-from mlxcel.core.window import slot_share
+from mlxcel.core.window import slot_count, slot_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,12 @@ def _keys(keys: Sequence[str], tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _per_slot(ctx_size: int, tree: Mapping[str, Any]) -> int:
-    return slot_share(ctx_size, read(tree, "scheduler.parallel"))
+    return slot_share(ctx_size, slot_count(tree["scheduler"]))
+
+
+def _unfused(is_fused: bool, tree: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether there are adapters whose scales can be changed."""
+    return {"unfused": bool(read(tree, "model.lora.adapters")) and not is_fused}
 
 
 _VIEWS: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
@@ -93,4 +98,12 @@ _VIEWS: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "sorted": lambda names, _: sorted(set(names)),
     "per_slot": _per_slot,
     "pings": lambda seconds, _: None if seconds == -1 else seconds,
+    "rows": lambda _, tree: slot_count(tree["scheduler"]),
+    "word": lambda value, _: "none" if value is None else value,
+    "not": lambda value, _: not value,
+    "zero": lambda value, _: None if value == 0 else value,
+    "size": lambda value, _: "none" if value in (0, None) else str(value),
+    "count": lambda values, _: {"count": len(values)},
+    "unfused": _unfused,
+    "gemma4": lambda model, _: str(model.get("family", "")).startswith("gemma4"),
 }

@@ -10,7 +10,7 @@ from mlxcel.config.json_types import is_finite, is_of
 from mlxcel.config.problems import HIDDEN, MISSING
 from mlxcel.config.provenance import source_of, sources
 from mlxcel.config.rules import broken
-from mlxcel.config.schema import Schema, every_key, tree_schema
+from mlxcel.config.schema import every_key, tree_schema
 from mlxcel.config.words import hides_secret
 from mlxcel.core.problem import Problem
 
@@ -36,9 +36,14 @@ def located(problems: Sequence[Problem], composed: Composed) -> list[Problem]:
     return [_finished(problem, where) for problem in problems]
 
 
-def broken_rules(schema: Schema, value: object) -> list[str]:
+def broken_rules(schema: Mapping[str, Any], value: object) -> list[str]:
     """What a single value breaks of a rule; the words are those of a start-up problem."""
-    return [broken(error) for error in _errors(schema, value)]
+    return [said for _, said in violations(schema, value)]
+
+
+def violations(schema: Mapping[str, Any], value: object) -> list[tuple[str, str]]:
+    """The same, each with the place inside the value: `.min_count`, `[0]`, or nothing."""
+    return [(_inside(error.absolute_path), broken(error)) for error in _errors(schema, value)]
 
 
 def nearest_key(key: str, known: Iterable[str] | None = None) -> str | None:
@@ -52,7 +57,7 @@ def nearest_key(key: str, known: Iterable[str] | None = None) -> str | None:
     return near[0] if near else None
 
 
-def _errors(schema: Schema, value: object) -> list["ValidationError"]:
+def _errors(schema: Mapping[str, Any], value: object) -> list["ValidationError"]:
     from jsonschema import FormatChecker
 
     checker = FormatChecker(formats=["regex"])
@@ -132,6 +137,10 @@ def _finished(problem: Problem, where: Mapping[str, str]) -> Problem:
         hint=problem.hint,
         source=problem.source if problem.source else source_of(where, key),
     )
+
+
+def _inside(path: Sequence[str | int]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 
 def _dotted(path: Sequence[str | int]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlxcel.config.keys import read
 from mlxcel.config.problems import HIDDEN
-from mlxcel.core.window import effective_window, slot_share
+from mlxcel.core.window import effective_window, slot_count, slot_share
 from mlxcel.graph.spec import AMBIENT, FRONT, Clamp, NodeSpec, Plan
 
 
@@ -85,7 +85,7 @@ def _summary(plan: Plan, section: str) -> str:
 
 
 def _slots(plan: Plan) -> str:
-    rows: int = read(plan.tree, "scheduler.parallel")
+    rows = slot_count(plan.tree["scheduler"])
     share = slot_share(read(plan.tree, "limits.ctx_size"), rows)
     window = effective_window(share, plan.card.train_window if plan.card is not None else 0)
     size = f" of {window} tokens" if window else ""

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from mlxcel.config.asked import Composed, Origin
+from mlxcel.config.bias_file import read_bias_file
 from mlxcel.config.keys import read, write
 from mlxcel.config.paths import data_dir
 from mlxcel.config.provenance import Place, places
@@ -20,6 +21,7 @@ from mlxcel.core.card import Card
 from mlxcel.store.probe import probe
 from mlxcel.store.progress import Progress
 from mlxcel.store.resolve import (
+    DEFAULT_CACHE,
     Store,
     find,
     find_wheel_model,
@@ -49,6 +51,9 @@ def resolve(composed: Composed, *, offline_only: bool = False, progress: Progres
     Raises StartupError when the model cannot be had or cannot be used.
     """
     tree = copy.deepcopy(composed.tree)
+    _apply_bias_file(tree)
+    cache = Path(tree["model"]["cache_dir"] or DEFAULT_CACHE)
+    write(tree, "model.cache_dir", str(cache.expanduser().absolute()))
     if read(tree, "model.kind") == "echo":
         return Resolved(tree=tree, card=_echo_card(tree))
     folder = _locate(tree["model"], offline_only, progress)
@@ -60,6 +65,17 @@ def resolve(composed: Composed, *, offline_only: bool = False, progress: Progres
     if card.sampling:
         _apply_checkpoint_defaults(tree, card, places(composed))
     return Resolved(tree=tree, card=card)
+
+
+def _apply_bias_file(tree: dict[str, Any]) -> None:
+    """What a file says of languages, below what live.lang_bias says itself."""
+    file = read(tree, "generation.lang_bias.file")
+    if file is None:
+        return
+    given = read_bias_file(Path(file).expanduser())
+    own = read(tree, "live.lang_bias") or {}
+    exceptions = {**given["exceptions"], **own.get("exceptions", {})}
+    write(tree, "live.lang_bias", {**given, **own, "exceptions": exceptions})
 
 
 def single_row_families() -> dict[str, str]:

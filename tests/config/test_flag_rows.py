@@ -20,6 +20,13 @@ SAMPLES: Mapping[str, tuple[str, object]] = {
     "str": ("word", "word"),
     "list": ("b, a", ["b", "a"]),
     "texts": ("b, a", ["b, a"]),
+    "text": (r"a\n", "a\n"),
+    "size": ("2G", 2 << 30),
+    "bias": ("5-inf,6+1", [[5, "-inf"], [6, 1.0]]),
+    "languages": ("ja=-5,zh=-inf", [["ja", -5.0], ["zh", "-inf"]]),
+    "loop": ("1,20,4", {"max_pattern_size": 20, "min_pattern_size": 1, "min_count": 4}),
+    "adapters": ("a,b", [{"path": "a", "scale": 1.0}, {"path": "b", "scale": 1.0}]),
+    "scaled-adapters": ("a:0.5,b:2", [{"path": "a", "scale": 0.5}, {"path": "b", "scale": 2.0}]),
     "json": ('{"a": 1}', {"a": 1}),
     "secret": ("s3cret", "s3cret"),
 }
@@ -32,7 +39,8 @@ def sample(row: Row, folder: Path) -> tuple[str, object]:
         return str(file), [str(file)] if row.many else str(file)
     text, value = SAMPLES[row.type]
     if row.allowed:
-        text = value = row.allowed[0]
+        text = row.allowed[0]
+        value = row.map.get(text, text)
     if "*" in row.map:
         value = row.map["*"]
     return text, [value] if row.many else value
@@ -46,9 +54,14 @@ def test_every_spelling_of_a_row_reaches_its_key(row: Row, tmp_path: Path) -> No
             assert values(parsed(flag, text)) == {row.key: value}
             assert values(parsed(f"{flag}={text}")) == {row.key: value}
         else:
-            assert values(parsed(flag)) == {row.key: row.const}
+            assert values(parsed(flag)) == switched(row, row.const)
     for flag in row.negated:
-        assert values(parsed(flag)) == {row.key: False}
+        assert values(parsed(flag)) == {row.key: row.map.get(False, False)}
+
+
+def switched(row: Row, value: object) -> dict[str, object]:
+    """A switch whose `const` is null asks for nothing."""
+    return {} if value is None else {row.key: value}
 
 
 @pytest.mark.parametrize("row", KEYED, ids=lambda row: row.primary("mlxcel"))
@@ -57,7 +70,7 @@ def test_every_variable_of_a_row_reaches_its_key(row: Row, tmp_path: Path) -> No
     value = False if row.type == "no-flag" else value
     for variable in row.env:
         name, _, only = variable.partition("=")
-        assert values(parsed(**{name: only or text})) == {row.key: value}
+        assert values(parsed(**{name: only or text})) == switched(row, value)
 
 
 def test_every_key_of_the_table_is_in_the_schema() -> None:
@@ -101,5 +114,6 @@ def test_a_refused_flag_says_why(row: Row, flag: str) -> None:
     ids=lambda item: item if isinstance(item, str) else "",
 )
 def test_an_inert_flag_changes_nothing(row: Row, flag: str) -> None:
-    words = [flag, re.split(r"\|", row.neutral)[0] or "4"] if row.takes else [flag]
+    given = [re.split(r"\|", row.neutral)[0] or "4"] * row.count if row.takes else []
+    words = [flag, *given]
     assert parsed(*words) == parsed()

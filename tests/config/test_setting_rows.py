@@ -14,6 +14,7 @@ from mlxcel.core.errors import StartupError
 from tests.config.live_store import new_store, tree
 
 ROWS = load_rows()
+ADAPTER = ("model.lora.adapters=[{path: style, scale: 1.0}]",)
 MUTABLE = [row for row in ROWS if row.mutable]
 
 
@@ -118,6 +119,47 @@ def test_the_default_is_the_value_at_startup() -> None:
         pytest.param(("limits.ctx_size=8192",), "context_size", 2048, id="context-per-slot"),
         pytest.param((), "context_size", 0, id="context-of-the-model"),
         pytest.param(("scheduler=serial",), "max_batch_size", 1, id="batch-is-slots"),
+        pytest.param(("scheduler.max_batch_size=2",), "max_batch_size", 2, id="batch-size"),
+        pytest.param(
+            ("limits.ctx_size=8192", "scheduler.max_batch_size=2"),
+            "context_size",
+            4096,
+            id="context-per-row-of-the-batch",
+        ),
+        pytest.param(
+            ("limits.ctx_size=8192", "scheduler=serial"), "context_size", 8192, id="not-divided"
+        ),
+        pytest.param((), "max_kv_size", None, id="kv-unbounded"),
+        pytest.param(("cache.max_kv_size=64",), "max_kv_size", 64, id="kv-bounded"),
+        pytest.param((), "kv_cache_budget", "auto", id="budget-auto"),
+        pytest.param(("cache.kv_budget=0",), "kv_cache_budget", "none", id="budget-none"),
+        pytest.param(("cache.kv_budget=4096",), "kv_cache_budget", "4096", id="budget-bytes"),
+        pytest.param((), "decode_storage_backend", "auto", id="storage"),
+        pytest.param(
+            ("generation.prefill_assistant=false",), "no_prefill_assistant", True, id="negated"
+        ),
+        pytest.param((), "reasoning_alias_field", "reasoning", id="alias-field"),
+        pytest.param(
+            ("generation.reasoning.alias_field=null",),
+            "reasoning_alias_field",
+            "none",
+            id="no-alias-field",
+        ),
+        pytest.param((), "lora_adapters", {"count": 0}, id="no-adapters"),
+        pytest.param((), "lora_runtime", {"unfused": False}, id="nothing-to-scale"),
+        pytest.param(ADAPTER, "lora_adapters", {"count": 1}, id="one-adapter"),
+        pytest.param(ADAPTER, "lora_runtime", {"unfused": True}, id="unfused"),
+        pytest.param(
+            (*ADAPTER, "model.lora.fuse=true"), "lora_runtime", {"unfused": False}, id="fused"
+        ),
+        pytest.param(
+            ("generation.sampling.logit_bias=[[5,'-inf'],[6,1.5]]",),
+            "default_logit_bias",
+            [[5, "-inf"], [6, 1.5]],
+            id="banned-token",
+        ),
+        pytest.param((), "preemption_policy", "longest-first", id="policy"),
+        pytest.param((), "model_is_gemma4_family", False, id="family-not-known"),
         pytest.param(("server.sse_ping_interval=-1",), "sse_ping_interval", None, id="no-pings"),
         pytest.param(("model.alias=[b,a,b]",), "model_aliases", ["a", "b"], id="aliases-sorted"),
         pytest.param(("model.alias=[b,a]",), "model_alias", "a", id="first-alias"),
@@ -127,7 +169,10 @@ def test_the_default_is_the_value_at_startup() -> None:
             ("routes.settings=false",), "enable_settings_endpoint", False, id="settings-off"
         ),
         pytest.param(
-            ("scheduler.clear_interval=7",), "scheduler", '{"clear_interval":7}', id="block"
+            ("scheduler.clear_interval=7",),
+            "scheduler",
+            '{"mixed_step":false,"lookahead":true,"clear_interval":7}',
+            id="block",
         ),
     ],
 )

@@ -132,7 +132,9 @@ def test_recipe_without_its_header_is_told_the_line(tmp_path: Path) -> None:
 def test_question_marks_ask_for_a_value(tmp_path: Path) -> None:
     option = tmp_path / "limits" / "mine.yaml"
     option.parent.mkdir()
-    option.write_text("ctx_size: ???\nhttp_timeout_secs: 1\nbody_bytes: 0\n")
+    option.write_text(
+        "ctx_size: ???\nhttp_timeout_secs: 1\nbody_bytes: 0\nrequest_memory_budget: null\n"
+    )
     asked = Asked(overrides=("limits=mine",), config_dirs=(tmp_path,))
     found = validate(compose(asked))
     assert [(p.key, p.rule, p.source) for p in found] == [

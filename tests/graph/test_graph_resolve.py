@@ -12,6 +12,7 @@ from mlxcel.config.compose import compose
 from mlxcel.config.problems import ConfigErrors
 from mlxcel.config.settings import SettingsStore
 from mlxcel.core.errors import StartupError
+from mlxcel.graph.compile import compile_plan
 from mlxcel.graph.plan import make_plan
 from mlxcel.graph.resolve import Resolved, resolve, single_row_families
 from mlxcel.store.progress import silent
@@ -144,3 +145,71 @@ def test_wrong_values_are_told_before_the_model_is_looked_for() -> None:
     with pytest.raises(ConfigErrors) as refused:
         make_plan(compose(Asked(overrides=words)), progress=silent)
     assert {"server.api_prefix", "engine.kind"} <= {p.key for p in refused.value.problems}
+
+
+def test_the_cache_folder_is_told_to_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    default, own = resolved("model=echo"), resolved("model=echo", "model.cache_dir='~/ours'")
+    assert default.tree["model"]["cache_dir"] == str(tmp_path / ".cache" / "mlxcel")
+    assert own.tree["model"]["cache_dir"] == str(tmp_path / "ours")
+
+
+@pytest.fixture
+def bias_file(tmp_path: Path) -> str:
+    file = tmp_path / "bias.yaml"
+    file.write_text("policy: strict\nbias: {ja: -5, zh: 1}\nexceptions: {include_numeric: true}\n")
+    return f"generation.lang_bias.file={file}"
+
+
+def test_a_bias_file_sets_the_live_bias(bias_file: str) -> None:
+    bias = resolved("model=echo", bias_file).tree["live"]["lang_bias"]
+    assert bias["bias_set"]["ordered"] == [["ja", -5.0], ["zh", 1.0]]
+    assert bias["policy"] == "Strict"
+
+
+def test_what_is_set_by_itself_beats_the_bias_file(bias_file: str) -> None:
+    bias = resolved(
+        "model=echo",
+        bias_file,
+        "live.lang_bias={bias_set: {ordered: [[ko, 2.0]]}, exceptions: {include_special: true}}",
+    ).tree["live"]["lang_bias"]
+    assert bias["bias_set"]["ordered"] == [["ko", 2.0]]
+    assert bias["policy"] == "Strict"
+    assert bias["exceptions"]["include_numeric"] is True
+    assert bias["exceptions"]["include_special"] is True
+
+
+def test_a_bias_file_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match=r"none\.yaml cannot be used"):
+        resolved("model=echo", f"generation.lang_bias.file={tmp_path}/none.yaml")
+
+
+def test_a_plan_settles_what_the_engine_is_told() -> None:
+    words = ("model=echo", "scheduler=serial", "cache.kv_budget=none", "live.lang_bias={}")
+    composed = compose(Asked(overrides=words))
+    plan = make_plan(composed, offline_only=True, progress=silent)
+    assert plan.tree["scheduler"]["max_batch_size"] == 1
+    assert plan.tree["cache"]["kv_budget"] == 0
+    assert plan.tree["live"]["lang_bias"] is None
+    assert any("names no language" in warning for warning in plan.warnings)
+    current = SettingsStore.from_tree(plan.tree).describe()["current"]
+    assert (current["max_batch_size"], current["no_batch"]) == (1, True)
+    assert current["kv_cache_budget"] == "none"
+
+
+def test_nodes_take_what_they_need_of_other_sections() -> None:
+    composed = compose(Asked(overrides=("model=smollm2",)))
+    nodes = compile_plan(composed.tree, None, composed.choices, dict).nodes
+    chat, text, server, model = (nodes[n].options for n in ("chat", "text", "server", "model"))
+    tree = composed.tree
+    assert chat["cache"]["kv_watermark"] == tree["cache"]["kv_watermark"]
+    assert chat["scheduler"]["preemption"] == tree["scheduler"]["preemption"]
+    assert chat["request_memory_budget"] is None
+    assert chat["lang_bias_counters"] is False
+    assert text["reasoning"] == tree["generation"]["reasoning"]
+    assert (text["skip_chat_parsing"], text["prefill_assistant"]) == (False, True)
+    assert "cache_dir" in text
+    assert server["sampling"] == tree["generation"]["sampling"]
+    assert server["reasoning_alias"] == "reasoning"
+    assert model["lora"] == {"adapters": [], "init_without_apply": False, "fuse": False}
+    assert model["batch"] == 4

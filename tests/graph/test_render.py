@@ -38,7 +38,7 @@ SERVER = NodeSpec(
 )
 TREE: dict[str, Any] = {
     "model": {"path": "/m", "precision": "auto"},
-    "scheduler": {"parallel": 1},
+    "scheduler": {"parallel": 1, "max_batch_size": 1, "no_batch": False},
     "limits": {"ctx_size": 0},
     "workers": {"placement": "process"},
     "server": {"host": "127.0.0.1", "port": 8080},

@@ -1,57 +1,18 @@
-import copy
 from typing import Any
 
 import pytest
 
-from mlxcel.config.keys import write
 from mlxcel.core.card import Card
 from mlxcel.core.problem import Problem
 from mlxcel.graph import rules
 from mlxcel.graph.rules import Rule, Settled
 from mlxcel.graph.spec import Clamp
-
-TREE: dict[str, Any] = {
-    "model": {"kind": "mlx", "path": "/models/tiny", "source": None, "precision": "auto"},
-    "engine": {"kind": "mlx"},
-    "scheduler": {"parallel": 4},
-    "live": {"sampling": {"max_tokens": 512}},
-    "limits": {"ctx_size": 0},
-    "workers": {"placement": "process"},
-    "server": {
-        "host": "127.0.0.1",
-        "port": 8080,
-        "api_prefix": "",
-        "api_keys": [],
-        "api_key_files": [],
-    },
-    "routes": {"settings": "auto", "rows": {"a": {}, "b": {}}},
-}
-
-
-def card_of(*, train_window: int = 8192) -> Card:
-    return Card(name="tiny", family="llama", train_window=train_window)
-
-
-ONE_ROW = Card(
-    name="tiny", family="jamba", train_window=8192, can_batch=False, reason="recurrent state"
-)
-
-
-def tree(**values: Any) -> dict[str, Any]:
-    """TREE with dotted keys set, their dots written as double underscores."""
-    made = copy.deepcopy(TREE)
-    for name, value in values.items():
-        write(made, name.replace("__", "."), value)
-    return made
+from tests.graph.sound_tree import card_of, tree
 
 
 @pytest.mark.parametrize(
     ("rule", "values", "card", "key", "used"),
     [
-        pytest.param(
-            rules.row_count, {"scheduler__parallel": -1}, None, "scheduler.parallel", 4, id="rows"
-        ),
-        pytest.param(rules.window_told, {}, card_of(), "model.train_window", 8192, id="window"),
         pytest.param(rules.settings_routes, {}, None, "routes.settings", True, id="loopback"),
         pytest.param(
             rules.settings_routes,
@@ -89,27 +50,6 @@ def test_open_value_is_settled(
     ("rule", "values", "card", "key", "asked", "used"),
     [
         pytest.param(
-            rules.single_row_family, {}, ONE_ROW, "scheduler.parallel", 4, 1, id="one-row-family"
-        ),
-        pytest.param(
-            rules.window_of_model,
-            {"limits__ctx_size": 100_000},
-            card_of(),
-            "limits.ctx_size",
-            100_000,
-            32_768,
-            id="more-than-trained-on",
-        ),
-        pytest.param(
-            rules.answer_fits_slot,
-            {"limits__ctx_size": 4096, "live__sampling__max_tokens": 1025},
-            None,
-            "live.sampling.max_tokens",
-            1025,
-            1024,
-            id="answer-longer-than-a-slot",
-        ),
-        pytest.param(
             rules.settings_routes,
             {"server__host": "0.0.0.0"},
             None,
@@ -132,20 +72,6 @@ def test_value_gives_way(
 @pytest.mark.parametrize(
     ("rule", "values", "key", "words"),
     [
-        pytest.param(
-            rules.least_window,
-            {"limits__ctx_size": 2047},
-            "limits.ctx_size",
-            "511 tokens per slot (2047 / 4)",
-            id="window-511",
-        ),
-        pytest.param(
-            rules.least_window,
-            {"limits__ctx_size": 3},
-            "limits.ctx_size",
-            "gives 0 tokens",
-            id="window-0",
-        ),
         pytest.param(
             rules.model_named, {"model__path": None}, "model.path", "needs a model", id="no-model"
         ),
@@ -228,35 +154,6 @@ def test_risk_is_a_warning(rule: Rule, values: dict[str, Any], words: str) -> No
 @pytest.mark.parametrize(
     ("rule", "values", "card"),
     [
-        pytest.param(rules.row_count, {}, None, id="rows-given"),
-        pytest.param(rules.single_row_family, {}, None, id="model-not-looked-at"),
-        pytest.param(rules.single_row_family, {}, card_of(), id="family-batches"),
-        pytest.param(rules.single_row_family, {"scheduler__parallel": 1}, ONE_ROW, id="one-row"),
-        pytest.param(
-            rules.window_of_model, {"limits__ctx_size": 32_768}, card_of(), id="just-fits"
-        ),
-        pytest.param(
-            rules.window_of_model,
-            {"limits__ctx_size": 99_999},
-            card_of(train_window=0),
-            id="window-not-known",
-        ),
-        pytest.param(rules.window_told, {}, None, id="no-window-to-tell"),
-        pytest.param(rules.answer_fits_slot, {}, None, id="answer-in-the-models-window"),
-        pytest.param(
-            rules.answer_fits_slot, {"limits__ctx_size": 2048}, None, id="answer-of-a-whole-slot"
-        ),
-        pytest.param(rules.least_window, {"limits__ctx_size": 0}, card_of(), id="own-window"),
-        pytest.param(rules.least_window, {"limits__ctx_size": 2048}, card_of(), id="window-512"),
-        pytest.param(
-            rules.least_window, {"limits__ctx_size": 100}, None, id="window-not-yet-known"
-        ),
-        pytest.param(
-            rules.least_window,
-            {"limits__ctx_size": 512},
-            card_of(train_window=128),
-            id="all-that-a-tiny-model-has",
-        ),
         pytest.param(rules.settings_routes, {"routes__settings": False}, None, id="routes-off"),
         pytest.param(rules.model_named, {}, None, id="named"),
         pytest.param(

@@ -1,0 +1,53 @@
+"""A tree that every rule is content with, and cards of two models."""
+
+import copy
+from typing import Any
+
+from mlxcel.config.keys import write
+from mlxcel.core.card import Card
+
+TREE: dict[str, Any] = {
+    "model": {
+        "kind": "mlx",
+        "path": "/models/tiny",
+        "source": None,
+        "precision": "auto",
+        "lora": {"adapters": []},
+    },
+    "engine": {"kind": "mlx"},
+    "scheduler": {"parallel": 4, "max_batch_size": None, "no_batch": False},
+    "cache": {"kv_budget": "auto", "decode_storage": "auto"},
+    "generation": {
+        "reasoning": {"enabled": "auto", "alias_field": "reasoning"},
+        "lang_bias": {"file": None},
+        "sampling": {"adaptive": {"named": False, "target": -1.0}},
+    },
+    "live": {"sampling": {"max_tokens": 512}, "lang_bias": None},
+    "limits": {"ctx_size": 0},
+    "workers": {"placement": "process"},
+    "server": {
+        "host": "127.0.0.1",
+        "port": 8080,
+        "api_prefix": "",
+        "api_keys": [],
+        "api_key_files": [],
+    },
+    "routes": {"settings": "auto", "rows": {"a": {}, "b": {}}},
+}
+
+
+def card_of(*, train_window: int = 8192) -> Card:
+    return Card(name="tiny", family="llama", train_window=train_window)
+
+
+ONE_ROW = Card(
+    name="tiny", family="jamba", train_window=8192, can_batch=False, reason="recurrent state"
+)
+
+
+def tree(**values: Any) -> dict[str, Any]:
+    """TREE with dotted keys set, their dots written as double underscores."""
+    made = copy.deepcopy(TREE)
+    for name, value in values.items():
+        write(made, name.replace("__", "."), value)
+    return made

@@ -2,10 +2,10 @@
 
     python benchmarks/engine_decode.py [--shapes 0.6b 8b] [--batches 1 4 16 64] [--steps 64]
 
-Contestants hold the same random weights in a Qwen3 shape: our worker, tick by tick; a bare greedy
-loop over equal rows with mlx-lm's caches; mlx-lm's `BatchGenerator`. They take turns in one
-process; the table gives medians of tokens a second and ratios. `spread` is our worker with rows
-of lengths spread 1:4 around the same sum.
+Contestants hold random weights in a Qwen3 shape: our worker, tick by tick, with fused projections
+and without; a bare greedy loop over equal rows with mlx-lm's caches; mlx-lm's `BatchGenerator`.
+They take turns in one process; the table gives medians of tokens a second and ratios. `spread`
+is our worker with rows of lengths spread 1:4 around the same sum.
 """
 
 import argparse
@@ -13,10 +13,12 @@ import array
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.chat import ChatWorker
 from mlxcel.link.messages import Cancel, Submit
+from mlxcel.weights.fuse import fuse_projections
 from mlxcel.weights.load import LoadedModel, current_backend
 
 import mlx.core as mx  # isort: skip
@@ -46,8 +48,10 @@ def random_model(shape: str, dtype: mx.Dtype) -> LoadedModel:
                             network.parameters()))  # fmt: skip
     mx.eval(network.parameters())
     return LoadedModel(
-        network=network, config={"model_type": "qwen3", "vocab_size": vocab}, precision="random",
-        backend=current_backend(), parameters=0, weights_bytes=0, train_window=40960,
+        network=network, folder=Path("random"),
+        config={"model_type": "qwen3", "vocab_size": vocab, "hidden_size": hidden},
+        precision="random", backend=current_backend(), parameters=0, weights_bytes=0,
+        train_window=40960,
     )  # fmt: skip
 
 
@@ -56,9 +60,17 @@ def prompt_of(length: int, seed: int) -> list[int]:
 
 
 def ours(model: LoadedModel, lengths: list[int], steps: int) -> float:
-    scheduler = {"parallel": len(lengths), "prefill_chunk_size": 2048,
-                 "prefill_grant_interval": 16, "clear_interval": None}  # fmt: skip
-    options = {"scheduler": scheduler, "ctx_size": 0, "warmup": False, "max_queue_depth": 64}
+    scheduler = {
+        "parallel": len(lengths), "max_batch_size": None, "no_batch": False,
+        "prefill_chunk_size": 2048, "prefill_grant_interval": 16, "max_batch_prefill": 4,
+        "max_batch_prefill_tokens": None, "mixed_step": False, "lookahead": True,
+        "clear_interval": None, "preemption": {"enabled": False, "policy": "longest-first"},
+    }  # fmt: skip
+    options = {
+        "scheduler": scheduler, "ctx_size": 0, "warmup": False, "max_queue_depth": 64,
+        "cache": {"max_kv_size": 0, "kv_budget": 0, "kv_watermark": 0.01},
+        "request_memory_budget": None, "lang_bias_counters": False,
+    }  # fmt: skip
     worker = ChatWorker(options)
     worker.setup({"model": model}, lambda step, fraction: None)
     worker.tick([
@@ -68,7 +80,7 @@ def ours(model: LoadedModel, lengths: list[int], steps: int) -> float:
         )
         for i, n in enumerate(lengths)
     ])  # fmt: skip
-    while len(worker._decoder.rows) < len(lengths):
+    while len(worker._scheduler._decoder.rows) < len(lengths):
         worker.tick([])
     for _ in range(4):
         worker.tick([])
@@ -134,18 +146,22 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     print(f"{mx.default_device()} bf16 random weights, prompt {PROMPT}, {args.repeats} repeats")
-    print(f"{'shape':>5} {'rows':>4} {'ours':>8} {'spread':>8} {'bare':>8} {'BatchGen':>8}"
-          f" {'ours/bare':>9} {'ours/BG':>8} {'spread step/equal':>17}")  # fmt: skip
+    print(f"{'shape':>5} {'rows':>4} {'ours':>8} {'spread':>8} {'unfused':>8} {'bare':>8}"
+          f" {'BatchGen':>8} {'ours/bare':>9} {'ours/BG':>8} {'spread':>8}")  # fmt: skip
     for shape in args.shapes:
-        model = random_model(shape, mx.bfloat16)
+        model, fused = random_model(shape, mx.bfloat16), random_model(shape, mx.bfloat16)
+        fuse_projections(fused.network)
         for rows in args.batches:
-            report(shape, rows, model, args.steps, args.repeats)
+            report(shape, rows, model, fused, args.steps, args.repeats)
 
 
-def report(shape: str, rows: int, model: LoadedModel, steps: int, repeats: int) -> None:
+def report(
+    shape: str, rows: int, model: LoadedModel, fused: LoadedModel, steps: int, repeats: int
+) -> None:
     contestants: dict[str, Callable[[], float]] = {
-        "ours": lambda: ours(model, [PROMPT] * rows, steps),
-        "spread": lambda: ours(model, spread(rows), steps),
+        "ours": lambda: ours(fused, [PROMPT] * rows, steps),
+        "spread": lambda: ours(fused, spread(rows), steps),
+        "plain": lambda: ours(model, [PROMPT] * rows, steps),
         "bare": lambda: bare(model, rows, steps),
         "peer": lambda: peer(model, rows, steps),
     }
@@ -154,9 +170,10 @@ def report(shape: str, rows: int, model: LoadedModel, steps: int, repeats: int) 
         for name, run in contestants.items():
             rates[name].append(run())
     mid = {name: statistics.median(values) for name, values in rates.items()}
-    print(f"{shape:>5} {rows:>4} {mid['ours']:>8.1f} {mid['spread']:>8.1f} {mid['bare']:>8.1f}"
+    print(f"{shape:>5} {rows:>4} {mid['ours']:>8.1f} {mid['spread']:>8.1f} {mid['plain']:>8.1f}"
+          f" {mid['bare']:>8.1f}"
           f" {mid['peer']:>8.1f} {mid['ours'] / mid['bare']:>9.2f}"
-          f" {mid['ours'] / mid['peer']:>8.2f} {mid['ours'] / mid['spread']:>17.2f}",
+          f" {mid['ours'] / mid['peer']:>8.2f} {mid['ours'] / mid['spread']:>8.2f}",
           flush=True)  # fmt: skip
 
 

@@ -5,18 +5,19 @@ Knows token ids and rows. Knows nothing of text, HTTP or processes.
 
 import logging
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import mlx.core as mx
 
 from mlxcel.core.admission import is_full
-from mlxcel.core.errors import MlxcelError, QueueFull
+from mlxcel.core.errors import MlxcelError, QueueFull, StartupError
 from mlxcel.core.status import ModelInfo
 from mlxcel.core.window import effective_window, slot_count, slot_share
+from mlxcel.engine.compiling import Compiling
 from mlxcel.engine.constraint.compile import Compiler
+from mlxcel.engine.constraint.matcher import Matcher
 from mlxcel.engine.decode import Decoder
-from mlxcel.engine.intake import Intake
+from mlxcel.engine.intake import Intake, prompt_of
 from mlxcel.engine.kv.choose import batch_for, can_batch, can_cohort
 from mlxcel.engine.language import LanguageCounters
 from mlxcel.engine.lora import LoraScales
@@ -24,8 +25,9 @@ from mlxcel.engine.memory.guard import RequestGuard
 from mlxcel.engine.memory.pool import KVPool, blocks_of
 from mlxcel.engine.prefill import Prefiller
 from mlxcel.engine.report import Report
+from mlxcel.engine.request import Request
 from mlxcel.engine.schedule.cohort import cohort_rules
-from mlxcel.engine.schedule.scheduler import Scheduler, SchedulerRules
+from mlxcel.engine.schedule.scheduler import ENGINE_ERRORS, Scheduler, SchedulerRules
 from mlxcel.engine.schedule.victim import Policy
 from mlxcel.link.messages import Cancel, Frame, RowAccepted, RowFailed, SetLora, Submit, ToWorker
 from mlxcel.weights.card import memory_card
@@ -44,8 +46,8 @@ CHUNK = {Backend.CPU: 256, Backend.METAL: 2048, Backend.CUDA: 2048}
 """Prompt tokens a tick. On a CPU 2,048 take 15 seconds, in which the other rows say nothing."""
 
 NEVER_CUT = 0
-COMPILERS = 2
-"""Threads that compile constraints. A large schema takes longer than a decode step."""
+POLL_S = 0.002
+"""How soon an idle tick looks again whether a constraint is compiled."""
 
 
 class ChatWorker(Worker):
@@ -55,7 +57,6 @@ class ChatWorker(Worker):
         super().__init__(options)
         self._queue_depth: int = options["max_queue_depth"]
         self._report = Report()
-        self._threads = ThreadPoolExecutor(COMPILERS, thread_name_prefix="compile")
 
     def setup(self, parts: Mapping[str, Any], progress: Progress) -> ModelInfo:
         model: LoadedModel = parts["model"]
@@ -65,7 +66,7 @@ class ChatWorker(Worker):
         self._build(model, window=effective_window(share, model.train_window))
         if self.options["warmup"]:
             progress("warming up", None)
-            self._warm_up(model)
+            _warm_up(model)
         return ModelInfo(
             family=model.family,
             vocab_size=model.vocab_size,
@@ -82,11 +83,13 @@ class ChatWorker(Worker):
     def tick(self, inbox: list[ToWorker]) -> tuple[Frame | None, float | None]:
         for message in inbox:
             self._take(message)
+        for request, outcome in self._compiling.done():
+            self._admit(request, outcome)
         is_busy = self._scheduler.turn()
-        return self._frame(), 0.0 if is_busy else None
+        return self._frame(), 0.0 if is_busy else POLL_S if self._compiling else None
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._compiling.close()
         self._scheduler.clear()
 
     def check(self) -> None:
@@ -107,22 +110,26 @@ class ChatWorker(Worker):
         size: int = cache["max_kv_size"]
         memory = working_set_bytes(model.backend)
         blocks = blocks_of(cache["kv_budget"], card, memory, chunk, slots=self._slots)
+        if blocks is not None and blocks < card.attention_layers:
+            raise StartupError(
+                f"cache.kv_budget = {cache['kv_budget']} is less than one block of each layer"
+            )
         pool = KVPool(blocks, card.attention_layers, cache["kv_watermark"], cap=size)
         budget = request_budget(self.options["request_memory_budget"], model.backend)
         compiler = Compiler(model.tokenizer_file, model.vocab_size)
         compiler.start()
+        self._compiling = Compiling(compiler)
         self._intake = Intake(
             window=window,
+            slots=self._slots,
             guard=RequestGuard(budget, card, chunk, cap=size),
             pool=pool,
             lora=self._lora,
-            compiler=compiler,
-            threads=self._threads,
         )
         interval = scheduler["clear_interval"]
         decoder = Decoder(
             model.network,
-            batch_for(model.network, self._slots, size),
+            batch_for(model.network, self._slots, size, model.backend),
             lora=self._lora,
             report=self._report,
             language=LanguageCounters(
@@ -143,12 +150,13 @@ class ChatWorker(Worker):
     def _rules(self, model: LoadedModel, chunk: int) -> SchedulerRules:
         scheduler = self.options["scheduler"]
         preemption = scheduler["preemption"]
+        may_preempt = preemption["enabled"] and not scheduler["no_batch"]
         return SchedulerRules(
             slots=self._slots,
             interval=scheduler["prefill_grant_interval"],
             is_mixed=scheduler["mixed_step"],
             ignores_lanes=scheduler["no_batch"],
-            policy=Policy(preemption["policy"]) if preemption["enabled"] else None,
+            policy=Policy(preemption["policy"]) if may_preempt else None,
             cohort=cohort_rules(
                 most=scheduler["max_batch_prefill"] if can_cohort(model.network) else 1,
                 cap=scheduler["max_batch_prefill_tokens"],
@@ -164,29 +172,37 @@ class ChatWorker(Worker):
         asked: int | None = scheduler["prefill_chunk_size"]
         return CHUNK[backend] if asked is None else asked
 
-    def _warm_up(self, model: LoadedModel) -> None:
-        """One token through the network: pages the weights in and compiles its kernels."""
-        mx.eval(model.network(mx.array([[0]]))[:, -1])
-
     def _take(self, message: ToWorker) -> None:
         match message:
             case Submit():
                 self._enqueue(message)
             case Cancel(id=name):
+                self._compiling.cancel(name)
                 self._scheduler.cancel(name)
             case SetLora(scales=scales):
                 self._lora.set(scales)
 
     def _enqueue(self, submit: Submit) -> None:
+        held = self._scheduler.held + len(self._compiling)
         try:
-            if is_full(self._scheduler.held, self._slots, self._queue_depth):
+            if is_full(held, self._slots, self._queue_depth):
                 raise QueueFull
             request = self._intake.read(submit)
         except MlxcelError as why:
             self._report.say(RowFailed(submit.id, why.info()))
             return
-        self._report.say(RowAccepted(submit.id))
-        self._scheduler.add(self._intake.prompt(request))
+        if submit.constraint is None:
+            self._admit(request, [])
+        else:
+            self._compiling.add(request)
+
+    def _admit(self, request: Request, matchers: list[Matcher] | MlxcelError) -> None:
+        """From here on nothing refuses the request."""
+        if isinstance(matchers, MlxcelError):
+            self._report.say(RowFailed(request.id, matchers.info()))
+            return
+        self._report.say(RowAccepted(request.id))
+        self._scheduler.add(prompt_of(request, matchers))
 
     def _frame(self) -> Frame | None:
         return self._report.frame(
@@ -195,3 +211,11 @@ class ChatWorker(Worker):
             slots=self._slots,
             **self._scheduler.memory,
         )
+
+
+def _warm_up(model: LoadedModel) -> None:
+    """One token through the network: pages the weights in and compiles its kernels."""
+    try:
+        mx.eval(model.network(mx.array([[0]]))[:, -1])
+    except ENGINE_ERRORS as why:
+        log.warning("the warm-up failed: %s", why)

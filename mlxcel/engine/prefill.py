@@ -12,7 +12,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-from mlxcel.engine.kv.choose import can_cohort, row_caches
+from mlxcel.engine.kv.choose import row_caches
 from mlxcel.engine.kv.prefilled import Prefilled
 from mlxcel.engine.lora import LoraScales
 from mlxcel.engine.prompt import Prompt
@@ -28,7 +28,6 @@ class Prefiller:
         self._chunk = chunk
         self._max_kv_size = max_kv_size
         self._lora = lora
-        self._is_plain = can_cohort(network)
 
     def begin(self, prompt: Prompt) -> int:
         """Start one more chunk; returns its tokens. `finish` waits for it."""
@@ -37,18 +36,13 @@ class Prefiller:
         last = len(prompt.tokens) - 1
         end = min(last, prompt.computed + self._chunk) if self._chunk else last
         count = end - prompt.computed
-        if count > 0 or last == 0:
-            self._forward(
-                [prompt.tokens[prompt.computed : max(end, 1)]], prompt.kv.caches, [prompt]
-            )
+        # Nothing stands before the only token of a prompt. Its caches learn their shapes from a
+        # forward all the same; the place it fills counts for nothing.
+        tokens = prompt.tokens[prompt.computed : max(end, 1)]
+        self._forward([tokens], prompt.kv.caches, [prompt])
         prompt.computed = end
         prompt.kv = Prefilled(prompt.kv.caches, (end,))
         return count
-
-    def _needs_padding(self, prompt: Prompt) -> bool:
-        """Nothing stands before the only token of a prompt. A batch of plain KV learns the shape
-        of its rows from their caches all the same: the token itself fills one place, unused."""
-        return len(prompt.tokens) == 1 and self._is_plain
 
     def together(self, prompts: Sequence[Prompt]) -> int:
         """Start the whole of several cold prompts; returns their tokens. Rows are padded on the

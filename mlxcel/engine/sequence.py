@@ -1,6 +1,6 @@
 """One choice of a request: a row of the batch, or one that waits to become one."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,6 @@ from mlxcel.engine.steering import Steering
 
 SEED_SPAN = 2**32
 NOTHING_ALLOWED = np.zeros(1, dtype=np.uint32)
-SteeringMaker = Callable[[], Steering]
 
 
 @dataclass(slots=True, eq=False)
@@ -25,8 +24,6 @@ class Sequence:
     request: Request
     choice: int
     sampling: SamplingParams
-    make_steering: SteeringMaker | None = None
-    """Waits until what steers the row is compiled. Raises MlxcelError."""
     output: list[int] = field(default_factory=list)
     started: int = 0
     steering: Steering | None = None
@@ -39,7 +36,7 @@ class Sequence:
     @property
     def key(self) -> str:
         """Of this row alone."""
-        return f"{self.request.id}#{self.choice}"
+        return key_of(self.request.id, self.choice)
 
     @property
     def lane(self) -> Lane:
@@ -79,15 +76,20 @@ class Sequence:
         return not submit.ignore_eos and token in submit.eos_ids
 
 
-def sequences_of(request: Request, make_steering: SteeringMaker | None) -> list[Sequence]:
-    """Choice c draws what a request alone with the seed + c would draw."""
+def sequences_of(request: Request, steerings: Iterable[Steering | None]) -> list[Sequence]:
+    """One for each choice. Choice c draws what a request alone with the seed + c would draw."""
     sampling = request.submit.sampling
     return [
         Sequence(
             request=request,
             choice=choice,
             sampling=replace(sampling, seed=(sampling.seed + choice) % SEED_SPAN),
-            make_steering=make_steering,
+            steering=steering,
         )
-        for choice in range(request.submit.choices)
+        for choice, steering in enumerate(steerings)
     ]
+
+
+def key_of(request_id: str, choice: int) -> str:
+    """Names one row among all."""
+    return f"{request_id}#{choice}"

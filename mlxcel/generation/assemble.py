@@ -32,6 +32,7 @@ from mlxcel.link.messages import (
     RowEvent,
     RowFailed,
     RowFinished,
+    RowPaused,
     RowStarted,
     RowTokens,
 )
@@ -69,13 +70,14 @@ class Assembler:
         self._was_cut = False
         """An answer ended before its tokens did."""
         self._started: RowStarted | None = None
+        self._is_paused = False
         self._first_token_s = 0.0
         self.is_done = False
 
     @property
-    def has_begun(self) -> bool:
-        """The first token is there: from now on silence means trouble."""
-        return self._started is not None
+    def is_decoding(self) -> bool:
+        """Tokens come: silence means trouble."""
+        return self._started is not None and not self._is_paused
 
     def take(self, row: RowEvent) -> Iterator[Event]:
         match row:
@@ -84,7 +86,10 @@ class Assembler:
             case RowStarted():
                 self._started = row
                 self._first_token_s = self._clock()
+            case RowPaused():
+                self._is_paused = True
             case RowTokens(id=name, choice=choice):
+                self._is_paused = False
                 answer = self._choices[choice]
                 if not answer.has_ended:
                     yield from self._told(name, answer.take(row))

@@ -3,18 +3,25 @@
 Made once a load; no weights, and nothing of the worker.
 """
 
-from dataclasses import dataclass
+import json
+import logging
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from mlxcel.core.request import ChatPrompt, ToolMode
+from mlxcel.core.request import ChatPrompt, Tool, ToolMode
 from mlxcel.generation.options import ChatOptions
+from mlxcel.generation.schema_checks import SchemaRefused
+from mlxcel.generation.structured import enforceable
 from mlxcel.text.template import ChatTemplate
 from mlxcel.text.thinking import Marks, find_marks
 from mlxcel.text.tokenizer import TextModel
 from mlxcel.text.tools.choose import find_format
 from mlxcel.text.tools.format import ToolFormat
 from mlxcel.text.tools.formats import JSON_TOOLS
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +60,12 @@ class ChatModel:
         form = self.tool_format
         if not prompt.tool_choice.is_forced:
             return None
-        markers = self.text.grammar_words(form.markers)
-        return form.forced_grammar(prompt.tools, prompt.tool_choice, markers)
+        try:
+            tools = [_kept_to_the_letter(tool) for tool in _choosable(prompt)]
+        except SchemaRefused as why:
+            log.info("a forced tool call is left to the instruction: %s", why)
+            return None
+        return form.forced_grammar(tools, prompt.tool_choice, self.text.grammar_words(form.markers))
 
     def reads_calls(self, prompt: ChatPrompt) -> bool:
         """Whether calls are looked for in the answers to a prompt."""
@@ -68,6 +79,22 @@ class ChatModel:
         if _offers_tools(prompt):
             found += map(self.text.vocabulary.id_of, self.tool_format.markers)
         return self.text.vocabulary.specials_among(token for token in found if token is not None)
+
+
+def _choosable(prompt: ChatPrompt) -> list[Tool]:
+    choice = prompt.tool_choice
+    is_named = choice.mode is ToolMode.NAMED
+    return [tool for tool in prompt.tools if not is_named or tool.name == choice.name]
+
+
+def _kept_to_the_letter(tool: Tool) -> Tool:
+    return replace(tool, parameters=_enforceable(json.dumps(dict(tool.parameters))))
+
+
+@lru_cache(maxsize=256)
+def _enforceable(parameters: str) -> dict[str, Any]:
+    """Agents send the same tools again and again; each costs a millisecond or two."""
+    return enforceable(json.loads(parameters))
 
 
 def _offers_tools(prompt: ChatPrompt) -> bool:

@@ -111,7 +111,7 @@ class GenerationService:
                     yield event
                 if answer.is_done:
                     return
-                row = await _next_row(channel, request, has_begun=answer.has_begun)
+                row = await _next_row(channel, request, is_decoding=answer.is_decoding)
         finally:
             self._chat.cancel(request.id)
 
@@ -143,11 +143,12 @@ def _window(info: ModelInfo | None) -> int:
     return 0 if info is None else effective_window(info.context_window, info.train_window)
 
 
-async def _next_row(channel: Channel, request: GenerationRequest, *, has_begun: bool) -> RowEvent:
-    """The decode watchdog: a prefill may be silent for long, a row that decodes may not."""
+async def _next_row(channel: Channel, request: GenerationRequest, *, is_decoding: bool) -> RowEvent:
+    """The decode watchdog: a prompt that is read or waits may be silent for long, a row that
+    decodes may not."""
     limit_s = request.settings.decode_timeout_s
     try:
-        async with asyncio.timeout(limit_s if has_begun else None):
+        async with asyncio.timeout(limit_s if is_decoding else None):
             return await channel.next()
     except TimeoutError:
         return RowFailed(request.id, DecodeTimeout(limit_s).info())

@@ -132,21 +132,34 @@ def _measure(value: object) -> tuple[int, int]:
     return depth, references
 
 
-def _of_schema(source: Schema) -> str:
+def enforceable(source: Schema) -> dict[str, Any]:
+    """The same schema in words that the engine keeps to the letter. Raises SchemaRefused; the
+    depth of `source` must be bounded."""
     lowering = Lowering(source)
     check_progress(lowering.parts, lowering.paths)
     root, parts = without_endless(lowering.root, lowering.parts)
-    grammar = _json_grammar(root, parts)
-    said = _refusal(grammar)
+    said = _refusal(_json_grammar(root, parts))
     if said is None:
-        return grammar
+        return _whole(root, parts)
     log.info("a schema is refused by the constraint engine: %s", said)
     raise _Search(parts, lowering.paths, said).refusal(root)
 
 
-def _json_grammar(node: Schema, parts: dict[str, Schema]) -> str:
-    keywords = {"allOf": [node]} if isinstance(node, bool) else node
-    source = json.dumps({**keywords, "$defs": parts})
+def _of_schema(source: Schema) -> str:
+    return _grammar_of(enforceable(source))
+
+
+def _whole(root: Schema, parts: dict[str, Schema]) -> dict[str, Any]:
+    keywords = {"allOf": [root]} if isinstance(root, bool) else root
+    return {**keywords, "$defs": parts}
+
+
+def _json_grammar(root: Schema, parts: dict[str, Schema]) -> str:
+    return _grammar_of(_whole(root, parts))
+
+
+def _grammar_of(schema: dict[str, Any]) -> str:
+    source = json.dumps(schema)
     return str(LLMatcher.grammar_from_json_schema(source, overrides=JSON_FORM))  # type: ignore[arg-type]
 
 

@@ -108,6 +108,13 @@ class RowTokens(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The end of a think block that the budget forced: no stop string matches in it."""
 
 
+class RowPaused(msgspec.Struct, frozen=True, tag=True):
+    """No row of a request that has begun decodes now: they make room for others, or wait for a
+    place. Tokens come again later."""
+
+    id: str
+
+
 class RowEnded(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """One choice has all its tokens. RowFinished follows once all choices have."""
 
@@ -129,7 +136,7 @@ class RowFailed(msgspec.Struct, frozen=True, tag=True):
     error: ErrorInfo
 
 
-RowEvent = RowAccepted | RowStarted | RowTokens | RowEnded | RowFinished | RowFailed
+RowEvent = RowAccepted | RowStarted | RowTokens | RowPaused | RowEnded | RowFinished | RowFailed
 
 
 class Frame(msgspec.Struct, frozen=True, tag=True):

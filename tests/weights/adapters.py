@@ -75,6 +75,7 @@ def load_tiny(
         "batch": 4,
         "device": "auto",
         "train_window": 512,
+        "fuse_projections": "off",
         "lora": lora,
     }
     return load_model(options, lambda step, fraction: None)

@@ -13,7 +13,13 @@ import mlx.core as mx  # isort: skip
 from mlx.utils import tree_flatten
 from mlx_lm.utils import quantize_model, save_model
 
-OPTIONS = {"precision": "auto", "batch": 4, "device": "auto", "train_window": 512}
+OPTIONS = {
+    "precision": "auto",
+    "batch": 4,
+    "device": "auto",
+    "train_window": 512,
+    "fuse_projections": "off",
+}
 
 
 def load(folder: Path, **options: object) -> LoadedModel:

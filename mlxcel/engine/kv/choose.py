@@ -10,6 +10,8 @@ from mlxcel.engine.kv.batch import KVBatch
 from mlxcel.engine.kv.capped import CappedKVCache
 from mlxcel.engine.kv.library import LibraryKV, SoloKV
 from mlxcel.engine.kv.ragged import RaggedKV
+from mlxcel.engine.kv.trial import knows_ragged_rows
+from mlxcel.worker.precision import Backend
 
 ALONE = frozenset({"nemotron_h", "jamba", "mamba", "mamba2", "afmoe"})
 """Families of one slot by contract, though mlx-lm could merge their caches (scheduler 4)."""
@@ -24,11 +26,14 @@ def row_caches(network: nn.Module, max_kv_size: int) -> list[Any]:
     return caches
 
 
-def batch_for(network: nn.Module, slots: int, max_kv_size: int) -> KVBatch:
-    """The leanest state for up to `slots` rows that the model's caches allow."""
+def batch_for(
+    network: nn.Module, slots: int, max_kv_size: int, backend: Backend = Backend.CPU
+) -> KVBatch:
+    """The leanest state for up to `slots` rows that the model's caches and the backend allow."""
     caches = make_prompt_cache(network)
     if _are_plain(caches):
-        return RaggedKV(len(caches), slots, cap=max_kv_size)
+        own = slots > 1 and backend is Backend.CUDA and knows_ragged_rows(network)
+        return RaggedKV(len(caches), slots, cap=max_kv_size, needs_no_mask=own)
     kind = SoloKV if slots == 1 or not _can_merge(caches) else LibraryKV
     return kind(partial(make_prompt_cache, network))
 

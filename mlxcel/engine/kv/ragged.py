@@ -27,7 +27,11 @@ class RaggedKV:
     `cap` 0: rows hold all their positions.
     """
 
-    def __init__(self, layers: int, slots: int, *, cap: int = 0) -> None:
+    def __init__(
+        self, layers: int, slots: int, *, cap: int = 0, needs_no_mask: bool = False
+    ) -> None:
+        """`needs_no_mask`: the model's attention knows rows of unequal length (`attend`)."""
+        self.needs_no_mask = needs_no_mask
         self.layers = [_Layer(self) for _ in range(layers)]
         self.slots = slots
         self.cap = cap
@@ -38,6 +42,8 @@ class RaggedKV:
         """Where they are not, the lengths, int32 `[rows]`."""
         self.columns = self.offsets
         """The column each row writes in this step, int32 `[rows]`."""
+        self.newest = self.offsets
+        """The last column each row holds in this step, int32 `[rows]`."""
         self.width = 0
         """Columns that take part in this step: those of the longest row, the new one included."""
         self.mask: mx.array | None = None
@@ -83,7 +89,8 @@ class RaggedKV:
         if self.common is None:
             self.offsets = mx.array(self._lengths, dtype=mx.int32)
             self.columns = self.offsets % self.cap if self.cap else self.offsets
-            if self.held(shortest + 1) < self.width:
+            self.newest = mx.minimum(self.offsets, self.cap - 1) if self.cap else self.offsets
+            if self.held(shortest + 1) < self.width and not self.needs_no_mask:
                 columns = mx.arange(self.width, dtype=mx.int32)
                 self.mask = columns[None, None, None, :] <= self.offsets[:, None, None, None]
         for layer in self.layers:
@@ -134,6 +141,13 @@ class _Layer:
     def offset(self) -> mx.array | int:
         """Where RoPE starts: one number, or one per row, int32 `[rows]`."""
         return self._batch.offsets if self._batch.common is None else self._batch.common
+
+    @property
+    def unmasked(self) -> mx.array | None:
+        """The last column of each row, where attention has to tell them apart by itself: int32
+        `[rows]`."""
+        is_ragged = self._batch.needs_no_mask and self._batch.common is None
+        return self._batch.newest if is_ragged else None
 
     @property
     def nbytes(self) -> int:

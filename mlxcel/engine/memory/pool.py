@@ -5,6 +5,7 @@ contract 10).
 """
 
 import logging
+from collections.abc import Iterable
 
 from mlxcel.engine.memory.estimate import ACTIVATION_BYTES, forward_bytes, token_bytes
 from mlxcel.weights.card import MemoryCard
@@ -42,16 +43,24 @@ class KVPool:
         held = min(tokens, self._cap) if self._cap else tokens
         return max(1, -(-held // BLOCK)) * self._layers
 
-    def fits_at_all(self, tokens: int, *, rows: int = 1) -> bool:
-        """Whether `rows` rows of so many tokens each would fit into an empty pool."""
-        return self.budget is None or rows * self.need(tokens) <= self.budget
+    def fits_at_all(self, tokens: int) -> bool:
+        """Whether a row of so many tokens would fit into an empty pool."""
+        return self.budget is None or self.need(tokens) <= self.budget
 
-    def has_room(self, tokens: int, *, is_decoding: bool, rows: int = 1) -> bool:
-        """Whether `rows` rows of so many tokens each may start now."""
+    def has_room(self, tokens: int, *, is_decoding: bool) -> bool:
+        """Whether a row of so many tokens may start now."""
         if self.budget is None:
             return True
         kept = self._watermark * self.budget if is_decoding else 0.0
-        return self.budget - self.live - rows * self.need(tokens) >= kept
+        return self.budget - self.live - self.need(tokens) >= kept
+
+    def could_fit(self, tokens: int, keys: Iterable[str]) -> bool:
+        """Whether a row of so many tokens would fit once the rows `keys` had gone."""
+        freed = sum(self._held.get(key, 0) for key in keys)
+        return self.budget is None or self.live - freed + self.need(tokens) <= self.budget
+
+    def holds(self, key: str) -> bool:
+        return key in self._held
 
     def take(self, key: str, tokens: int) -> None:
         """A row starts. Its caller has asked `has_room`."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mlxcel.core.errors import GenerationFailed, MlxcelError, NoKvLeft
+from mlxcel.core.errors import GenerationFailed, NoKvLeft
 from mlxcel.core.request import Lane
 from mlxcel.engine.decode import Decoder, Said
 from mlxcel.engine.delivery import Delivery
@@ -21,7 +21,8 @@ from mlxcel.engine.schedule.cohort import CohortRules, cohort_of
 from mlxcel.engine.schedule.decide import Action, View, decide, next_lost
 from mlxcel.engine.schedule.lanes import Lanes
 from mlxcel.engine.schedule.victim import Policy, victim_of
-from mlxcel.engine.sequence import Sequence
+from mlxcel.engine.sequence import Sequence, key_of
+from mlxcel.link.messages import RowPaused
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Scheduler:
     def add(self, prompt: Prompt) -> None:
         self._requests[prompt.request.id] = prompt.request
         if prompt.request.limit <= 0:
+            self._report.started += 1
             for row in prompt.rows:
                 self._delivery.end(row, prompt.request.reason_at_limit())
             return
@@ -194,19 +196,20 @@ class Scheduler:
             prompt, self._parked = self._parked, None
             return [prompt]
         head = self._lanes.head
-        if head is None or not self._make_room_for(head):
-            return []
-        free = self._rules.slots - len(self._decoder.rows)
-        together = cohort_of(self._lanes.behind_head(), self._rules.cohort, free=free)
+        if head is None or not self._make_room_for(head) or self._lanes.head is not head:
+            return []  # making room may have ended the very request it was for
+        together = cohort_of(self._lanes.behind_head(), self._rules.cohort, free=self._free)
         taken = [self._pop()]
         while len(taken) < len(together) and self._has_blocks(together[len(taken)]):
             taken.append(self._pop())
         return taken
 
     def _pop(self) -> Prompt:
+        """The head, with KV blocks for its first row and as many more as there is room for.
+        Rows that must wait hold none: they would keep others, and each other, from running."""
         prompt = self._lanes.pop()
-        if prompt.is_cold:
-            for row in prompt.rows:
+        for row in prompt.rows[: self._free]:
+            if row is prompt.rows[0] or self._has_blocks(prompt):
                 self._pool.take(row.key, len(prompt.tokens))
         if not prompt.request.first_prefill_s:
             prompt.request.first_prefill_s = time.monotonic()
@@ -239,37 +242,38 @@ class Scheduler:
 
     def _join(self, prompt: Prompt) -> bool:
         assert prompt.kv is not None
-        free = self._rules.slots - len(self._decoder.rows)
-        landing, prompt.rows = prompt.rows[:free], prompt.rows[free:]
+        landing = [row for row in prompt.rows if self._pool.holds(row.key)]
+        prompt.rows = [row for row in prompt.rows if row not in landing]
         if prompt.rows:
             self._lanes.push_front(prompt)
-        try:
-            for row in landing:
-                if row.make_steering is not None and row.steering is None:
-                    row.steering = row.make_steering()
-                self._decoder.join(row, prompt.kv, prompt.index)
-        except MlxcelError as why:
-            self._delivery.fail(prompt.request, why)
-            return False
+        for row in landing:
+            self._decoder.join(row, prompt.kv, prompt.index)
         return bool(landing)
 
     def _read(self, tokens: Iterable[Said]) -> None:
         for said in tokens:
             if self._delivery.deliver(said):
                 self._drop(said.row)
+                if said.row.request.open_choices:
+                    self._tell_pause(said.row.request)
 
     # Room: slots and KV blocks.
 
+    @property
+    def _free(self) -> int:
+        return self._rules.slots - len(self._decoder.rows)
+
     def _may_enter(self, prompt: Prompt) -> bool:
-        """There is room in the KV budget, or somebody who has to make it."""
-        return self._has_blocks(prompt) or self._victim(prompt.lane) is not None
+        """There is room in the KV budget, or it can be made."""
+        if self._has_blocks(prompt):
+            return True
+        return self._rules.policy is not None and self._pool.could_fit(
+            len(prompt.tokens),
+            [row.key for row in self._decoder.rows if row.lane > prompt.lane],
+        )
 
     def _has_blocks(self, prompt: Prompt) -> bool:
-        if not prompt.is_cold:
-            return True
-        return self._pool.has_room(
-            len(prompt.tokens), is_decoding=self._decoder.has_work, rows=len(prompt.rows)
-        )
+        return self._pool.has_room(len(prompt.tokens), is_decoding=self._decoder.has_work)
 
     def _victim(self, lane: Lane) -> Sequence | None:
         policy = self._rules.policy
@@ -277,7 +281,7 @@ class Scheduler:
 
     def _make_room_for(self, prompt: Prompt) -> bool:
         """A slot and KV blocks, by driving out rows that are less important."""
-        while len(self._decoder.rows) >= self._rules.slots or not self._has_blocks(prompt):
+        while self._free <= 0 or not self._has_blocks(prompt):
             if not self._drive_out(prompt.lane):
                 return False
         return True
@@ -291,11 +295,20 @@ class Scheduler:
         victim = self._victim(lane)
         if victim is None:
             return False
+        if not self._pool.fits_at_all(len(victim.tokens)):
+            self._delivery.fail(victim.request, NoKvLeft())  # it could not grow any more either
+            return True
         self._decoder.evict(victim)
         self._pool.free(victim.key)
         self._report.preemptions += 1
         self._lanes.push_front(Prompt(request=victim.request, tokens=victim.tokens, rows=[victim]))
+        self._tell_pause(victim.request)
         return True
+
+    def _tell_pause(self, request: Request) -> None:
+        """No row of it decodes, though it has begun: that is no reason to think it stuck."""
+        if not any(row.request is request for row in self._decoder.rows):
+            self._report.say(RowPaused(request.id))
 
     def _grow(self) -> None:
         """Before a step: every row that takes part gets a position more, or has to go."""
@@ -317,11 +330,9 @@ class Scheduler:
         """Nothing of the request stays, wherever its rows are."""
         self._requests.pop(request.id, None)
         for row in [row for row in self._decoder.rows if row.request is request]:
-            self._drop(row)
-        for prompt in [prompt for prompt in self._prompts() if prompt.request is request]:
-            for row in prompt.rows:
-                row.is_done = True
-                self._pool.free(row.key)
+            self._decoder.leave(row)
+        for choice in range(request.submit.choices):
+            self._pool.free(key_of(request.id, choice))
         self._lanes.sweep(lambda prompt: prompt.request is request)
         if self._parked is not None and self._parked.request is request:
             self._parked = None

@@ -16,8 +16,14 @@ from mlxcel.core.request import Tool, ToolChoice, ToolMode
 
 log = logging.getLogger(__name__)
 
-# The white space of Python's `json`, which chat templates show the model.
-_SPACING = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
+_FORM = {
+    # The white space of Python's `json`, which chat templates show the model.
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "whitespace_flexible": False,
+    # No \uXXXX: a free name could be a second spelling of a property, with another type.
+    "json_allowed_escapes": 'nrbtf\\"',
+}
 
 
 _BARE_NAME = re.compile(r"[^\s\[\]{}]+")
@@ -114,7 +120,7 @@ def _schema(tool: Tool) -> dict[str, Any]:
     types = tool.parameters.get("type", "object")
     if types != "object" and not (isinstance(types, list) and "object" in types):
         raise _Inexpressible(f"the arguments of {tool.name!r} are {types!r}, not an object")
-    return {**tool.parameters, "type": "object", "x-guidance": _SPACING}
+    return {**tool.parameters, "type": "object", "x-guidance": _FORM}
 
 
 def _check_texts(wrapper: Wrapper, tools: Sequence[Tool], specials: Container[str]) -> None:

@@ -1,9 +1,9 @@
 """Prompts that wait, without an engine."""
 
 from mlxcel.core.request import Lane
+from mlxcel.engine.intake import prompt_of
 from mlxcel.engine.prompt import Prompt
 from mlxcel.engine.request import request_from
-from mlxcel.engine.sequence import sequences_of
 from tests.engine.driver import submit
 
 
@@ -17,4 +17,4 @@ def prompt(
 ) -> Prompt:
     message = submit(name, [1] * length, lane=lane, choices=choices)
     request = request_from(message, window=0, lora=lora, now_s=0.0)
-    return Prompt(request=request, tokens=request.prompt, rows=sequences_of(request, None))
+    return prompt_of(request, [])

@@ -23,11 +23,17 @@ help: ## what can be made
 serve: $(RUNTIME) ## set up, then serve on http://127.0.0.1:8080 (ARGS="server.port=9000")
 	@exec $(BIN)/mlxcel $(ARGS)
 
+# Tests that start the whole program measure what others see: nothing runs beside them.
 test: $(DEV) ## all tests (ARGS="tests/graph -k clamp")
+ifeq ($(ARGS),)
+	$(BIN)/python -m pytest -n 2 -m "not whole"
+	$(BIN)/python -m pytest -m whole
+else
 	$(BIN)/python -m pytest $(ARGS)
+endif
 
 test-fast: $(DEV) ## the tests that take seconds and start no installed program
-	$(BIN)/python -m pytest -m "not slow and not whole" $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow and not whole" $(ARGS)
 
 check: $(DEV) ## lint, format, types, YAML, schemas
 	$(BIN)/ruff check .

@@ -176,9 +176,10 @@ class ChatWorker(Worker):
         match message:
             case Submit():
                 self._enqueue(message)
-            case Cancel(id=name):
-                self._compiling.cancel(name)
-                self._scheduler.cancel(name)
+            case Cancel(id=name, choice=choice):
+                if choice is None:
+                    self._compiling.cancel(name)
+                self._scheduler.cancel(name, choice)
             case SetLora(scales=scales):
                 self._lora.set(scales)
 

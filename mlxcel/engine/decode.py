@@ -41,7 +41,8 @@ class _Flight:
 
     drawn: Drawn
     rows: list[Sequence]
-    forced: list[bool]
+    closing: list[bool]
+    """Whether a row's token belongs to the end of a think block that its budget forces."""
     has_first: bool
     """It holds some row's first token."""
     likeliest: mx.array | None
@@ -161,7 +162,7 @@ class Decoder:
         self._language.read(landed.rows, landed.likeliest)
         for place, row in enumerate(landed.rows):
             if not row.is_done:
-                yield Said(row, tokens[place], scores[place], landed.forced[place])
+                yield Said(row, tokens[place], scores[place], landed.closing[place])
 
     def _must_read_first(self) -> bool:
         return not self._looks_ahead or any(row.needs_tokens for row in self.rows)
@@ -189,19 +190,20 @@ class Decoder:
         self._kv.advance()
         likeliest = self._language.watch(self.rows, logits)
         forced = [NOT_FORCED] * len(self.rows)
+        closing = [False] * len(self.rows)
         allowed = None
         if any(row.needs_tokens for row in self.rows):
             mx.async_eval(logits)  # it runs while the masks are made
             fill([w for row in self.rows if row.steering and (w := row.steering.waiting)])
             forced = [_forced(row) for row in self.rows]
+            closing = [bool(row.steering and row.steering.is_forcing) for row in self.rows]
             allowed = self._allowed(logits.shape[-1])
         drawn = self._draw(logits, forced, allowed)
-        has_first = any(not row.output and row.started == 0 for row in self.rows)
+        has_first = any(row.started == 0 for row in self.rows)
         for row in self.rows:
             row.started += 1
         self._count()
-        are_forced = [token != NOT_FORCED for token in forced]
-        return _Flight(drawn, list(self.rows), are_forced, has_first, likeliest)
+        return _Flight(drawn, list(self.rows), closing, has_first, likeliest)
 
     def _count(self) -> None:
         self._report.decode_steps += 1

@@ -108,7 +108,7 @@ class EchoWorker(Worker):
     def _take(self, message: ToWorker) -> None:
         if isinstance(message, Submit):
             self._enqueue(message)
-        elif isinstance(message, Cancel):
+        elif isinstance(message, Cancel) and message.choice is None:
             self._rows.pop(message.id, None)
             self._waiting = deque(row for row in self._waiting if row.id != message.id)
 

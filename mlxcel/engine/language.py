@@ -1,8 +1,8 @@
 """Counters of the language bias: how often it was at work, and what it kept from being said."""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import cast
+from weakref import WeakKeyDictionary
 
 import mlx.core as mx
 import numpy as np
@@ -22,6 +22,7 @@ class LanguageCounters:
         self._report = report
         self._token_bytes = token_bytes
         self._is_exact = is_exact
+        self._of_rows: WeakKeyDictionary[Row, frozenset[int]] = WeakKeyDictionary()
 
     def watch(self, rows: Sequence[Row], logits: mx.array) -> mx.array | None:
         """Counts a step; returns what each row would have said most likely, where it counts."""
@@ -30,18 +31,23 @@ class LanguageCounters:
         self._report.language_steps += 1
         return mx.argmax(logits, axis=-1) if self._is_exact else None
 
+    def _banned(self, row: Row) -> frozenset[int]:
+        """Kept by row: to find a bias of 200,000 bytes in a cache is to compare it."""
+        if row not in self._of_rows:
+            self._of_rows[row] = _read_banned(row.sampling.wide_bias)
+        return self._of_rows[row]
+
     def read(self, rows: Sequence[Row], likeliest: mx.array | None) -> None:
         if likeliest is None:
             return
         tokens = cast(list[int], likeliest.tolist())
         for row, token in zip(rows, tokens, strict=True):
-            if token in _banned(row.sampling.wide_bias):
+            if token in self._banned(row):
                 self._report.language_suppressed += 1
                 self._report.language_fragments += not _is_whole(self._token_bytes(token))
 
 
-@lru_cache(maxsize=16)
-def _banned(bias: bytes) -> frozenset[int]:
+def _read_banned(bias: bytes) -> frozenset[int]:
     pairs = np.frombuffer(bias, dtype=PAIR)
     return frozenset(pairs["token"][np.isneginf(pairs["value"])].tolist())
 

@@ -16,7 +16,7 @@ SEED_SPAN = 2**32
 NOTHING_ALLOWED = np.zeros(1, dtype=np.uint32)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Sequence:
     """Mutable, owned by the tick. `started` counts the output tokens whose step was dispatched:
     one more than `output` holds while a step is in flight."""
@@ -27,16 +27,16 @@ class Sequence:
     output: list[int] = field(default_factory=list)
     started: int = 0
     steering: Steering | None = None
+    key: str = field(init=False)
+    """Names this row alone."""
     sampler_state: tuple[float, float] | None = None
     """Of a preempted row: what its sampler had learned."""
     trouble: MlxcelError | None = None
     """Why nothing can be drawn for it any more."""
     is_done: bool = False
 
-    @property
-    def key(self) -> str:
-        """Of this row alone."""
-        return key_of(self.request.id, self.choice)
+    def __post_init__(self) -> None:
+        self.key = key_of(self.request.id, self.choice)
 
     @property
     def lane(self) -> Lane:

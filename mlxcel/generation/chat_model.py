@@ -32,7 +32,8 @@ class ChatModel:
     marks: Marks | None = None
     """None: it does not think, or in a way that is not known here."""
     tool_format: ToolFormat = JSON_TOOLS
-    """That of Hermes for a model that shows no other."""
+    """That of Hermes for a model that shows no other, and for one that has to be told of tools in
+    words (`describe`): it is told that form."""
     cache_dir: Path | None = None
     """Where what costs time to find out is kept; None: nowhere."""
 
@@ -45,13 +46,12 @@ class ChatModel:
         cache_dir: Path | None = None,
     ) -> Self:
         """Finds out how the model marks what is no plain answer."""
-        source = None if template is None else template.source
         return cls(
             text=text,
             template=template,
             options=options,
             marks=find_marks(text),
-            tool_format=find_format(source, text.vocabulary) or JSON_TOOLS,
+            tool_format=_tool_format(template, text),
             cache_dir=cache_dir,
         )
 
@@ -79,6 +79,12 @@ class ChatModel:
         if _offers_tools(prompt):
             found += map(self.text.vocabulary.id_of, self.tool_format.markers)
         return self.text.vocabulary.specials_among(token for token in found if token is not None)
+
+
+def _tool_format(template: ChatTemplate | None, text: TextModel) -> ToolFormat:
+    if template is None or not template.knows_tools:
+        return JSON_TOOLS
+    return find_format(template.source, text.vocabulary) or JSON_TOOLS
 
 
 def _choosable(prompt: ChatPrompt) -> list[Tool]:

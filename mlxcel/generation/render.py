@@ -9,7 +9,7 @@ from mlxcel.generation.chat_model import ChatModel
 from mlxcel.generation.options import ChatOptions
 from mlxcel.text.old_thoughts import without_old_thoughts
 from mlxcel.text.prefill import Prompt, render_prompt
-from mlxcel.text.tools.describe import with_tools
+from mlxcel.text.tools.describe import with_calls, with_tools
 from mlxcel.text.tools.instruct import with_instruction
 
 
@@ -41,8 +41,11 @@ def render(request: GenerationRequest, model: ChatModel, kwargs: Mapping[str, An
         )
     tools = _offered(request.prompt)
     messages = _messages(request.prompt, model, kwargs)
-    if tools and not model.template.knows_tools:
-        messages = with_tools(messages, tools)
+    if not model.template.knows_tools:
+        if not model.template.knows_calls:
+            messages = with_calls(messages)
+        if tools:
+            messages = with_tools(messages, tools)
     return render_prompt(
         model.template,
         messages,

@@ -41,6 +41,11 @@ class Channel:
         self._ended = True
         self._wake.set()
 
+    @property
+    def is_ready(self) -> bool:
+        """`next` answers without waiting."""
+        return bool(self._events) or self._ended
+
     async def next(self) -> RowEvent:
         """The next event; `StopAsyncIteration` after `RowFinished`, `RowFailed` or `close`."""
         while not self._events:

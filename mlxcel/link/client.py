@@ -50,8 +50,13 @@ class WorkerClient:
         if submit.id not in self._channels or self._send is None or not self._send(submit):
             raise WorkerDied(self.name, "its connection is gone")
 
-    def cancel(self, request_id: str) -> None:
-        """Forgets a request; a no-op once it has finished."""
+    def cancel(self, request_id: str, choice: int | None = None) -> None:
+        """Forgets a request; a no-op once it has finished. With `choice` only that one: the
+        events of the others go on coming."""
+        if choice is not None:
+            if request_id in self._channels and self._send is not None:
+                self._send(Cancel(id=request_id, choice=choice))
+            return
         channel = self._channels.pop(request_id, None)
         if channel is None:
             return

@@ -57,6 +57,8 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Forget a request, wherever it is. Unknown ids are ignored: it may just have finished."""
 
     id: str
+    choice: int | None = None
+    """Only this choice of it; the others go on."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):

@@ -29,14 +29,14 @@ def as_template_message(message: Message, *, knows_developer: bool) -> dict[str,
 
 
 def _as_template_call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": _arguments(call.arguments)}
+    function = {"name": call.name, "arguments": read_arguments(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _arguments(text: str) -> Any:
+def read_arguments(text: str) -> Any:
     """An object where the text is one: templates iterate over it or print it as JSON."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, dict) else text

@@ -18,6 +18,8 @@ class StopMatcher:
 
     def feed(self, text: str) -> tuple[str, str | None]:
         """The text that may be shown, and the stop that ended the answer, if one did."""
+        if not self._stops:
+            return text, None
         text = self._held + text
         match, open_at = self._first_match(text), self._first_open(text)
         if match is not None and (open_at is None or match < open_at):
@@ -29,6 +31,8 @@ class StopMatcher:
 
     def flush(self) -> tuple[str, str | None]:
         """No more text will come: what was held back, decided."""
+        if not self._held:
+            return "", None
         text, match = self._held, self._first_match(self._held)
         if match is not None:
             return self._end(text, match)

@@ -58,16 +58,19 @@ class ChatTemplate:
         self._knows_developer = "developer" in source
         self.knows_tools = "tools" in source
         """It has a place for the tools of a request."""
+        self.knows_calls = "tool_calls" in source
+        """It shows the calls of earlier turns."""
 
     def render(
         self, messages: Sequence[Message], kwargs: Mapping[str, Any], tools: Sequence[Tool] = ()
     ) -> str:
         """Up to where the answer begins. Raises TemplateRefused."""
-        turns = [as_template_message(m, knows_developer=self._knows_developer) for m in messages]
-        own: dict[str, Any] = {"messages": turns, "add_generation_prompt": True}
+        own: dict[str, Any] = {"add_generation_prompt": True}
         if tools:
             own["tools"] = [tool.sent for tool in tools]
+        developer = self._knows_developer
         try:
+            own["messages"] = [as_template_message(m, knows_developer=developer) for m in messages]
             return self._template.render({**_ABSENT, **self._special_tokens, **kwargs, **own})
         except _REFUSALS as error:
             raise TemplateRefused(str(error) or type(error).__name__) from error

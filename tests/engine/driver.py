@@ -1,6 +1,7 @@
 """Drives a ChatWorker tick by tick, as the worker loop does."""
 
 import array
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,7 @@ class Driver:
             self.worker.check()
             if sleep is None:
                 return
+            time.sleep(sleep)
         raise AssertionError(f"the worker was not idle after {limit} ticks")
 
     def close(self) -> None:

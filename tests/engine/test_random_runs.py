@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from llguidance import LLMatcher
 
 from mlxcel.core.request import Lane
 from mlxcel.core.sampling import AdaptiveP, Dry, DynamicTemperature, Mirostat
-from mlxcel.core.steering import LoopGuard, Thinking
+from mlxcel.core.steering import Constraint, LoopGuard, Thinking
 from mlxcel.link.messages import Cancel, Submit
 from tests.engine.driver import Driver, submit
 
@@ -56,6 +57,7 @@ EXTRAS: list[dict[str, Any]] = [
     {"thinking": THINKING},
     {"thinking": Thinking(open_ids=(60,), close_ids=(62,), budget=0, is_open=True)},
     {"choices": 3},
+    {"constraint": Constraint(grammar=LLMatcher.grammar_from_regex("[a-z]{2,9}"))},
 ]
 
 

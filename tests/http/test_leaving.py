@@ -10,7 +10,7 @@ import pytest
 from mlxcel.core.events import Accepted, TextDelta
 from tests.http.site import BODY, ENDING, HELLO, Scripted, Site, Start, eventually
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 STREAM = BODY | {"stream": True}
 
 

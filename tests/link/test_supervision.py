@@ -21,7 +21,7 @@ from mlxcel.link.messages import PartSpec, RowEvent, RowFailed, RowTokens, Submi
 from mlxcel.link.supervisor import Supervisor
 from tests.link.asking import ask
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 PATIENCE_S = 20
 Submitter = Callable[..., Submit]
 

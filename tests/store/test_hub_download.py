@@ -19,6 +19,8 @@ from mlxcel.store.problems import ModelMissing, NoSpace, UnsupportedModel
 from mlxcel.store.progress import silent
 from mlxcel.store.resolve import Store, find, obtain
 
+pytestmark = pytest.mark.slow
+
 REPO = "owner/tiny"
 COMMIT = "a" * 40
 WEIGHTS = "model.safetensors"

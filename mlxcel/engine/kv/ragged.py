@@ -41,13 +41,14 @@ class RaggedKV:
         self.offsets = mx.array([], dtype=mx.int32)
         """Where they are not, the lengths, int32 `[rows]`."""
         self.columns = self.offsets
-        """The column each row writes in this step, int32 `[rows]`."""
+        """The column each place writes in this step, int32 `[places]`."""
         self.newest = self.offsets
         """The last column each row holds in this step, int32 `[rows]`."""
         self.width = 0
         """Columns that take part in this step: those of the longest row, the new one included."""
         self.mask: mx.array | None = None
         self._write_indices: dict[tuple[int, ...], mx.array] = {}
+        self._fillers: dict[tuple[int, ...], mx.array] = {}
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -76,6 +77,7 @@ class RaggedKV:
             for layer in self.layers:
                 layer.move(last, place, self.held(length))
         if not self._lengths:
+            self._fillers.clear()
             for layer in self.layers:
                 layer.clear()
 
@@ -88,8 +90,8 @@ class RaggedKV:
         self._write_indices = {}
         if self.common is None:
             self.offsets = mx.array(self._lengths, dtype=mx.int32)
-            self.columns = self.offsets % self.cap if self.cap else self.offsets
             self.newest = mx.minimum(self.offsets, self.cap - 1) if self.cap else self.offsets
+            self.columns = self._columns()
             if self.held(shortest + 1) < self.width and not self.needs_no_mask:
                 columns = mx.arange(self.width, dtype=mx.int32)
                 self.mask = columns[None, None, None, :] <= self.offsets[:, None, None, None]
@@ -118,11 +120,24 @@ class RaggedKV:
         """Columns to allocate where so many are needed."""
         return self.held((columns + STEP - 1) // STEP * STEP)
 
+    def _columns(self) -> mx.array:
+        """A place without a row writes its first column, which nobody reads."""
+        taken = [length % self.cap if self.cap else length for length in self._lengths]
+        spare = self.layers[0].places - len(taken)
+        return mx.array(taken + [0] * spare, dtype=mx.int32) if spare or self.cap else self.offsets
+
     def write_index(self, shape: tuple[int, ...]) -> mx.array:
-        """The rows' columns broadcast to `[rows, heads, 1, dim]`, made once a step and shape."""
+        """The columns broadcast to `[places, heads, 1, dim]`, made once a step and shape."""
         if shape not in self._write_indices:
             self._write_indices[shape] = mx.broadcast_to(self.columns[:, None, None, None], shape)
         return self._write_indices[shape]
+
+    def filler(self, places: int, like: mx.array) -> mx.array:
+        """What so many places without a row write."""
+        shape = (places, *like.shape[1:])
+        if shape not in self._fillers:
+            self._fillers[shape] = mx.zeros(shape, dtype=like.dtype)
+        return self._fillers[shape]
 
 
 class _Layer:
@@ -136,6 +151,10 @@ class _Layer:
         self._batch = batch
         self.keys: mx.array | None = None
         self.values: mx.array | None = None
+
+    @property
+    def places(self) -> int:
+        return 0 if self.keys is None else self.keys.shape[0]
 
     @property
     def offset(self) -> mx.array | int:
@@ -228,11 +247,11 @@ def _write(state: mx.array, new: mx.array, batch: RaggedKV) -> mx.array:
         column = common % batch.cap if batch.cap else common
         state[:rows, :, column : column + 1] = new
         return state
-    if rows == state.shape[0]:
-        return mx.put_along_axis(state, batch.write_index(new.shape), new, axis=2)
-    # Spare rows: scatter into the ones in use only.
-    state[mx.arange(rows), :, batch.columns] = new[:, :, 0]
-    return state
+    spare = state.shape[0] - rows
+    if spare:
+        # Fewer operations than a scatter into the places in use.
+        new = mx.concatenate([new, batch.filler(spare, new)])
+    return mx.put_along_axis(state, batch.write_index(new.shape), new, axis=2)
 
 
 def _pad(array: mx.array, axis: int, more: int) -> mx.array:

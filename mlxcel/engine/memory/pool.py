@@ -49,15 +49,16 @@ class KVPool:
 
     def has_room(self, tokens: int, *, is_decoding: bool) -> bool:
         """Whether a row of so many tokens may start now."""
+        return self.could_fit(tokens, (), is_decoding=is_decoding)
+
+    def could_fit(self, tokens: int, keys: Iterable[str], *, is_decoding: bool = False) -> bool:
+        """Whether a row of so many tokens might start once the rows `keys` had gone.
+        `is_decoding`: others still decode then."""
         if self.budget is None:
             return True
-        kept = self._watermark * self.budget if is_decoding else 0.0
-        return self.budget - self.live - self.need(tokens) >= kept
-
-    def could_fit(self, tokens: int, keys: Iterable[str]) -> bool:
-        """Whether a row of so many tokens would fit once the rows `keys` had gone."""
         freed = sum(self._held.get(key, 0) for key in keys)
-        return self.budget is None or self.live - freed + self.need(tokens) <= self.budget
+        kept = self._watermark * self.budget if is_decoding else 0.0
+        return self.budget - self.live + freed - self.need(tokens) >= kept
 
     def holds(self, key: str) -> bool:
         return key in self._held

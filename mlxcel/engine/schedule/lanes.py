@@ -48,9 +48,5 @@ class Lanes:
         for lane, prompts in self._lanes.items():
             self._lanes[lane] = deque(prompt for prompt in prompts if not is_gone(prompt))
 
-    def clear(self) -> None:
-        for prompts in self._lanes.values():
-            prompts.clear()
-
     def _lane_of(self, prompt: Prompt) -> deque[Prompt]:
         return self._lanes[Lane.NORMAL if self._ignores_lanes else prompt.lane]

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mlxcel.core.errors import GenerationFailed, NoKvLeft
+from mlxcel.core.events import FinishReason
 from mlxcel.core.request import Lane
 from mlxcel.engine.decode import Decoder, Said
 from mlxcel.engine.delivery import Delivery
@@ -97,10 +98,15 @@ class Scheduler:
             return
         self._lanes.push(prompt)
 
-    def cancel(self, name: str) -> None:
+    def cancel(self, name: str, choice: int | None = None) -> None:
+        """Forgets a request, or ends one choice of it that nobody reads any more."""
         request = self._requests.get(name)
-        if request is not None:
+        if request is None:
+            return
+        if choice is None:
             self._forget(request)
+        else:
+            self._end_choice(request, choice)
 
     def turn(self) -> bool:
         """Does one thing. False when there is nothing more to do."""
@@ -119,9 +125,8 @@ class Scheduler:
 
     def clear(self) -> None:
         self._decoder.clear()
-        self._lanes.clear()
-        self._parked = None
-        self._requests.clear()
+        for request in list(self._requests.values()):
+            self._forget(request)
 
     def check(self) -> None:
         """Our own invariants, for tests."""
@@ -254,8 +259,7 @@ class Scheduler:
         for said in tokens:
             if self._delivery.deliver(said):
                 self._drop(said.row)
-                if said.row.request.open_choices:
-                    self._tell_pause(said.row.request)
+                self._tell_pause(said.row.request)
 
     # Room: slots and KV blocks.
 
@@ -264,12 +268,14 @@ class Scheduler:
         return self._rules.slots - len(self._decoder.rows)
 
     def _may_enter(self, prompt: Prompt) -> bool:
-        """There is room in the KV budget, or it can be made."""
+        """There is room in the KV budget, or it can be made: enough of it, else rows would be
+        driven out for nothing, and no step would run while we try again."""
         if self._has_blocks(prompt):
             return True
+        rows = self._decoder.rows
+        lower = [row.key for row in rows if row.lane > prompt.lane]
         return self._rules.policy is not None and self._pool.could_fit(
-            len(prompt.tokens),
-            [row.key for row in self._decoder.rows if row.lane > prompt.lane],
+            len(prompt.tokens), lower, is_decoding=len(lower) < len(rows)
         )
 
     def _has_blocks(self, prompt: Prompt) -> bool:
@@ -307,18 +313,22 @@ class Scheduler:
 
     def _tell_pause(self, request: Request) -> None:
         """No row of it decodes, though it has begun: that is no reason to think it stuck."""
-        if not any(row.request is request for row in self._decoder.rows):
+        is_held = self._requests.get(request.id) is request
+        if is_held and not any(row.request is request for row in self._decoder.rows):
             self._report.say(RowPaused(request.id))
 
     def _grow(self) -> None:
         """Before a step: every row that takes part gets a position more, or has to go."""
-        for row in list(self._decoder.rows):
-            has_left = row not in self._decoder.rows  # it made room for one before it
-            if has_left or row.started >= row.request.limit:
-                continue
-            while not row.is_done and not self._pool.grow(row.key, row.kv_length + 1):
+        short = [row for row in self._decoder.rows if not self._has_grown(row)]
+        for row in short:
+            # One before it may have driven it out, or ended while the flight was read.
+            while row in self._decoder.rows and not self._has_grown(row):
                 if not self._drive_out(row.lane):
                     self._delivery.fail(row.request, NoKvLeft())
+
+    def _has_grown(self, row: Sequence) -> bool:
+        is_last = row.started >= row.request.limit
+        return is_last or self._pool.grow(row.key, row.kv_length + 1)
 
     # The end of rows and requests.
 
@@ -336,6 +346,20 @@ class Scheduler:
         self._lanes.sweep(lambda prompt: prompt.request is request)
         if self._parked is not None and self._parked.request is request:
             self._parked = None
+
+    def _end_choice(self, request: Request, choice: int) -> None:
+        prompts = [prompt for prompt in self._prompts() if prompt.request is request]
+        rows = [*self._decoder.rows, *(row for prompt in prompts for row in prompt.rows)]
+        row = next((r for r in rows if r.request is request and r.choice == choice), None)
+        if row is None:
+            return  # it has just ended by itself
+        self._drop(row)
+        for prompt in prompts:
+            prompt.rows = [other for other in prompt.rows if other is not row]
+        self._lanes.sweep(lambda prompt: not prompt.rows)
+        if self._parked is not None and not self._parked.rows:
+            self._parked = None
+        self._delivery.end(row, FinishReason.STOP)
 
     def _fail(self, requests: Iterable[Request], why: Exception) -> None:
         gone = list(dict.fromkeys(requests))

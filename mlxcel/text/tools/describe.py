@@ -1,11 +1,12 @@
-"""Tools for a model whose chat template has no place for them: told in words, in the form that
-the parser of such a model reads."""
+"""Tools for a model whose chat template has no place for them: told in words, and earlier calls
+shown, in the form that the parser of such a model reads."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mlxcel.core.request import Message, Tool
+from mlxcel.core.request import Message, Tool, ToolCall
+from mlxcel.text.messages import read_arguments
 
 HEAD = "You may call functions to answer the user. These are declared:"
 FORM = (
@@ -24,3 +25,22 @@ def with_tools(messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[Mess
     if first is None or first.role not in ("system", "developer"):
         return (Message(role="system", text=text), *messages)
     return (replace(first, text=f"{first.text}\n\n{text}"), *messages[1:])
+
+
+def with_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The calls of earlier turns as text of those turns. The turns keep them beside it: that a
+    turn ended with calls is asked for later."""
+    return tuple(_shown(message) if message.calls else message for message in messages)
+
+
+def _shown(message: Message) -> Message:
+    said = [message.text] if message.text else []
+    return replace(message, text="\n".join([*said, *map(_markup, message.calls)]))
+
+
+def _markup(call: ToolCall) -> str:
+    # Not parsed and written anew: arguments may be nested deeper than can be written.
+    is_object = isinstance(read_arguments(call.arguments), dict)
+    arguments = call.arguments if is_object else json.dumps(call.arguments, ensure_ascii=False)
+    name = json.dumps(call.name, ensure_ascii=False)
+    return f'<tool_call>\n{{"name": {name}, "arguments": {arguments}}}\n</tool_call>'

@@ -131,9 +131,11 @@ class ContextLengthExceeded(MlxcelError):
     code = "context_length_exceeded"
     status = 400
 
-    def __init__(self, prompt_tokens: int, window: int) -> None:
+    def __init__(self, prompt_tokens: int, window: int, *, is_least: bool = False) -> None:
+        """`is_least`: the prompt was not counted to its end."""
+        count = f"at least {prompt_tokens}" if is_least else f"{prompt_tokens}"
         super().__init__(
-            f"the prompt has {prompt_tokens} tokens, but the context window of a slot is "
+            f"the prompt has {count} tokens, but the context window of a slot is "
             f"{window} tokens; shorten the messages or raise limits.ctx_size",
             param="messages",
         )

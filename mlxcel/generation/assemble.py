@@ -15,9 +15,9 @@ from mlxcel.core.events import (
     Event,
     Failed,
     Finished,
-    FinishReason,
     TextDelta,
     Timings,
+    ToolCallDelta,
     Usage,
 )
 from mlxcel.core.request import GenerationRequest
@@ -69,6 +69,7 @@ class Assembler:
         """Those the worker still has tokens for."""
         self._was_cut = False
         """An answer ended before its tokens did."""
+        self._cut: list[int] = []
         self._started: RowStarted | None = None
         self._is_paused = False
         self._first_token_s = 0.0
@@ -78,6 +79,12 @@ class Assembler:
     def is_decoding(self) -> bool:
         """Tokens come: silence means trouble."""
         return self._started is not None and not self._is_paused
+
+    def take_cut(self) -> list[int]:
+        """The choices that ended before their tokens did, since this was last asked: the worker
+        need not go on with them."""
+        cut, self._cut = self._cut, []
+        return cut
 
     def take(self, row: RowEvent) -> Iterator[Event]:
         match row:
@@ -95,6 +102,7 @@ class Assembler:
                     yield from self._told(name, answer.take(row))
                     if answer.has_ended:
                         self._was_cut = True
+                        self._cut.append(choice)
                         yield from self._stopped()
             case RowEnded(id=name, choice=choice):
                 self._running.discard(choice)
@@ -115,8 +123,10 @@ class Assembler:
                 yield TextDelta(self._echoed, choice)
 
     def _told(self, name: str, events: Iterator[Event]) -> Iterator[Event]:
+        has_call = False
         for event in events:
-            if self._needs_call and _is_without_call(event):
+            has_call |= isinstance(event, ToolCallDelta)
+            if self._needs_call and isinstance(event, ChoiceFinished) and not has_call:
                 log.warning("%s: tool_choice asks for a call, the answer has none", name)
             yield event
 
@@ -150,10 +160,6 @@ class Assembler:
 
     def _total_ms(self) -> float:
         return (self._clock() - self._received_s) * 1000
-
-
-def _is_without_call(event: Event) -> bool:
-    return isinstance(event, ChoiceFinished) and event.reason is not FinishReason.TOOL_CALLS
 
 
 def assembler(

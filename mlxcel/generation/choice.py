@@ -10,6 +10,9 @@ from mlxcel.link.messages import RowTokens, TokenScores
 from mlxcel.text.detokenize import Detokenizer
 from mlxcel.text.stops import StopMatcher
 
+LIMITS = (FinishReason.LENGTH, FinishReason.CONTEXT)
+"""They end an answer in mid-sentence."""
+
 
 class ChoiceAssembler:
     """`has_ended` once ChoiceFinished was said; further tokens are not for it."""
@@ -91,9 +94,10 @@ class ChoiceAssembler:
 
     def _finish(self, reason: FinishReason, stop: str | None) -> Iterator[Event]:
         self.has_ended = True
-        rest = self._presenter.finish()
+        rest = self._presenter.finish(is_cut=reason in LIMITS)
         yield from rest
-        if any(isinstance(event, ToolCallDelta) for event in rest):
+        has_calls = any(isinstance(event, ToolCallDelta) for event in rest)
+        if has_calls and not self._presenter.lost_half_call:
             reason, stop = FinishReason.TOOL_CALLS, None
         yield ChoiceFinished(reason, self._choice, stop, self._presenter.is_reasoning_only)
 

@@ -1,6 +1,7 @@
 """The log-probabilities of tokens as a client can read them: with the text of each token."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from mlxcel.core.events import Likely, TokenLogprobs
 from mlxcel.link.messages import TokenScores
@@ -14,8 +15,8 @@ Reader = Callable[[Sequence[int], Sequence[TokenScores]], tuple[TokenLogprobs, .
 
 def reader(vocabulary: Vocabulary) -> Reader:
     def likely(token: int, logprob: float) -> Likely:
-        data = vocabulary.bytes_of(token)
-        return Likely(data.decode("utf-8", "replace"), max(logprob, IMPOSSIBLE), data)
+        text, data = _shown(vocabulary, token)
+        return Likely(text, max(logprob, IMPOSSIBLE), data)
 
     def read(ids: Sequence[int], scores: Sequence[TokenScores]) -> tuple[TokenLogprobs, ...]:
         """One entry a token."""
@@ -25,3 +26,10 @@ def reader(vocabulary: Vocabulary) -> Reader:
         )
 
     return read
+
+
+@lru_cache(maxsize=1 << 16)
+def _shown(vocabulary: Vocabulary, token: int) -> tuple[str, bytes]:
+    """The same few tokens are the likeliest at most places."""
+    data = vocabulary.bytes_of(token)
+    return data.decode("utf-8", "replace"), data

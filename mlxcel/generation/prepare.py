@@ -3,6 +3,7 @@
 Pure and slow (30,000 tokens take a tenth of a second): the service runs it on a thread.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
 
@@ -34,21 +35,23 @@ class Prepared:
 
 
 def prepare(
-    request: GenerationRequest, *, model: ChatModel, window: int, vocab_size: int, family: str
+    request: GenerationRequest,
+    *,
+    model: ChatModel,
+    window: int,
+    vocab_size: int,
+    family: str,
+    operator_ids: Collection[int] = (),
 ) -> Prepared:
     """`window` is the tokens a slot holds, prompt and answer; 0: unbounded. `vocab_size` is the
-    number of the model's logits.
+    number of the model's logits; `operator_ids` are the tokens the server itself biases.
 
     Raises BadRequest (TemplateRefused and BadField are some) and ContextLengthExceeded.
     """
-    sampling = _sampling(request, model, vocab_size)
+    sampling = _sampling(request, model, vocab_size, operator_ids)
     kwargs = template_kwargs(request, model)
     prompt = render(request, model, kwargs)
-    ids = model.text.encode(prompt.text)
-    if not ids:
-        raise BadRequest("the prompt is empty; send at least one message", param="messages")
-    if 0 < window <= len(ids):
-        raise ContextLengthExceeded(len(ids), window)
+    ids = _encoded(prompt.text, model, window)
     watch = watch_over(request, model, prompt, kwargs)
     submit = Submit(
         id=request.id,
@@ -75,10 +78,31 @@ def prepare(
     )
 
 
-def _sampling(request: GenerationRequest, model: ChatModel, vocab_size: int) -> SamplingParams:
+def _encoded(text: str, model: ChatModel, window: int) -> list[int]:
+    # Encoding megabytes takes half a minute. No token is empty, so that what has no more
+    # characters than the window has tokens needs no closer look.
+    if 0 < window < len(text):
+        least = model.text.least_tokens(text)
+        if least > window:
+            raise ContextLengthExceeded(least, window, is_least=True)
+    ids = model.text.encode(text)
+    if not ids:
+        raise BadRequest("the prompt is empty; send at least one message", param="messages")
+    if 0 < window <= len(ids):
+        raise ContextLengthExceeded(len(ids), window)
+    return ids
+
+
+def _sampling(
+    request: GenerationRequest, model: ChatModel, vocab_size: int, operator_ids: Collection[int]
+) -> SamplingParams:
     text = model.text
     sampling = with_token_ids(
-        request.sampling, text=text, breakers=request.dry_breakers, vocab_size=vocab_size
+        request.sampling,
+        text=text,
+        breakers=request.dry_breakers,
+        vocab_size=vocab_size,
+        spared=operator_ids,
     )
     if request.ignore_eos:
         sampling = replace(sampling, bias=(*sampling.bias, *((t, -inf) for t in text.eos_ids)))

@@ -5,7 +5,7 @@ The front node `text`. Lives on the event loop; only rendering and encoding a pr
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from mlxcel.generation.chat_model import ChatModel
 from mlxcel.generation.options import ChatOptions
 from mlxcel.generation.prepare import Prepared, prepare
 from mlxcel.generation.served import served_model
+from mlxcel.generation.watch import check_budget, check_form
 from mlxcel.link.messages import RowEvent, RowFailed, Submit
 from mlxcel.text.language import index as languages
 from mlxcel.text.template import ChatTemplate
@@ -30,10 +31,17 @@ log = logging.getLogger(__name__)
 
 # One prompt of 30,000 tokens must not keep a short one waiting.
 _PREPARE_THREADS = 2
+EVENTS_A_TURN = 64
+"""Told without a wait before others have a turn: rows that wait are read faster than sent."""
 
 
 class Channel(Protocol):
     """The events of one row, in order; the last is RowFinished or RowFailed."""
+
+    @property
+    def is_ready(self) -> bool:
+        """`next` answers without waiting."""
+        ...
 
     async def next(self) -> RowEvent: ...
 
@@ -50,8 +58,9 @@ class ChatPort(Protocol):
         """For a request that is open. Raises WorkerDied."""
         ...
 
-    def cancel(self, request_id: str, /) -> None:
-        """Gives the place back; a no-op for what has ended or was never there."""
+    def cancel(self, request_id: str, /, choice: int | None = None) -> None:
+        """Gives the place back; a no-op for what has ended or was never there. With `choice`
+        only that one need not go on: the place and the events of the others stay."""
         ...
 
     def status(self) -> WorkerStatus: ...
@@ -78,7 +87,9 @@ class GenerationService:
             ChatOptions.from_options(options),
             cache_dir,
         )
+        self._biased = _biased_ids(options["sampling"]["logit_bias"], text, self._name)
         self._has_warned = False
+        self._has_checked_bias = False
         self._pool = ThreadPoolExecutor(_PREPARE_THREADS, thread_name_prefix="prepare")
 
     @property
@@ -94,7 +105,9 @@ class GenerationService:
         return self._chat.status()
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[Event, None]:
-        # The place comes first: what finds none is refused before its prompt is rendered.
+        # What the fields ask for is checked first. Then the place: what finds none is refused
+        # before its prompt is rendered.
+        await self._check(request)
         channel = self._chat.open(request.id)
         try:
             prepared = await self._prepare(request)
@@ -103,14 +116,22 @@ class GenerationService:
             if isinstance(row, RowFailed):
                 raise RemoteError(row.error)
             answer = assembler(request, prepared, self._model)
+            told = 0
             while True:
                 for event in answer.take(row):
                     if isinstance(event, Finished | Failed):
                         # Before the last frames go out: a slow reader must not keep a slot.
                         self._chat.cancel(request.id)
                     yield event
+                    told += 1
+                    if told == EVENTS_A_TURN:
+                        told = 0
+                        await asyncio.sleep(0)
                 if answer.is_done:
                     return
+                for choice in answer.take_cut():
+                    self._chat.cancel(request.id, choice)
+                told = told if channel.is_ready else 0
                 row = await _next_row(channel, request, is_decoding=answer.is_decoding)
         finally:
             self._chat.cancel(request.id)
@@ -118,17 +139,26 @@ class GenerationService:
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    async def _check(self, request: GenerationRequest) -> None:
+        check_budget(request, _window(self.status().model))
+        if request.output is not None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._pool, check_form, request)
+
     async def _prepare(self, request: GenerationRequest) -> Prepared:
         info, model = self.status().model, self._model
         window = _window(info)
+        vocab_size = model.text.vocabulary.size if info is None else info.vocab_size
+        self._check_bias(vocab_size)
 
         def work() -> Prepared:
             return prepare(
                 request,
                 model=model,
                 window=window,
-                vocab_size=model.text.vocabulary.size if info is None else info.vocab_size,
+                vocab_size=vocab_size,
                 family="" if info is None else info.family,
+                operator_ids=self._biased,
             )
 
         prepared = await asyncio.get_running_loop().run_in_executor(self._pool, work)
@@ -136,6 +166,33 @@ class GenerationService:
             self._has_warned = True
             log.warning("a thinking budget is ignored: %s has no think markers", self._name)
         return prepared
+
+    def _check_bias(self, vocab_size: int) -> None:
+        """Once: a tokenizer may know tokens that its model has no logits for."""
+        if self._has_checked_bias:
+            return
+        self._has_checked_bias = True
+        unheard = sorted(token for token in self._biased if token >= vocab_size)
+        if unheard:
+            log.warning(
+                "generation.sampling.logit_bias: %s has no logits for the tokens %s: left out",
+                self._name,
+                unheard,
+            )
+
+
+def _biased_ids(pairs: Sequence[Sequence[Any]], text: TextModel, name: str) -> frozenset[int]:
+    """The tokens of `generation.sampling.logit_bias`. Raises StartupError for one that the
+    tokenizer does not know."""
+    ids = frozenset(token for token, _ in pairs)
+    size = text.vocabulary.size
+    unknown = sorted(token for token in ids if token >= size)
+    if unknown:
+        raise StartupError(
+            f"generation.sampling.logit_bias: token {unknown[0]} is not in the vocabulary of "
+            f"{name}, whose ids end at {size - 1}"
+        )
+    return ids
 
 
 def _window(info: ModelInfo | None) -> int:
@@ -146,9 +203,11 @@ def _window(info: ModelInfo | None) -> int:
 async def _next_row(channel: Channel, request: GenerationRequest, *, is_decoding: bool) -> RowEvent:
     """The decode watchdog: a prompt that is read or waits may be silent for long, a row that
     decodes may not."""
+    if channel.is_ready or not is_decoding:
+        return await channel.next()
     limit_s = request.settings.decode_timeout_s
     try:
-        async with asyncio.timeout(limit_s if is_decoding else None):
+        async with asyncio.timeout(limit_s):
             return await channel.next()
     except TimeoutError:
         return RowFailed(request.id, DecodeTimeout(limit_s).info())

@@ -42,18 +42,23 @@ class Presenter:
     def is_reasoning_only(self) -> bool:
         return self._has_thought and not self._has_answered
 
+    @property
+    def lost_half_call(self) -> bool:
+        """A call was cut off behind whole ones."""
+        return self._calls is not None and self._calls.lost_half
+
     def feed(self, text: str) -> list[Delta]:
         if self._splitter is None:
             return self._deltas([Segment(Part.CONTENT, text)] if text else [])
         return self._deltas(self._splitter.feed(text))
 
-    def finish(self) -> list[Delta | ToolCallDelta]:
-        """The rest, and the calls, last."""
+    def finish(self, *, is_cut: bool = False) -> list[Delta | ToolCallDelta]:
+        """The rest, and the calls, last. `is_cut`: a limit ended the answer."""
         rest = [] if self._splitter is None else self._splitter.finish()
         said: list[Delta | ToolCallDelta] = [*self._deltas(rest)]
         if self._calls is None:
             return said
-        tail, calls = self._calls.finish()
+        tail, calls = self._calls.finish(is_cut=is_cut)
         said += self._merged([(TextDelta, tail)])
         said += (
             ToolCallDelta(call.index, self._new_id(), call.name, call.arguments, self._choice)

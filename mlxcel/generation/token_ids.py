@@ -3,7 +3,7 @@
 Pure over its arguments; the searches behind it are kept by the text model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -13,10 +13,20 @@ from mlxcel.text.tokenizer import TextModel
 
 
 def with_token_ids(
-    sampling: SamplingParams, *, text: TextModel, breakers: tuple[str, ...], vocab_size: int
+    sampling: SamplingParams,
+    *,
+    text: TextModel,
+    breakers: tuple[str, ...],
+    vocab_size: int,
+    spared: Collection[int] = (),
 ) -> SamplingParams:
     """Looks up nothing for what is off. Raises BadField for an id of the request that is not in
-    the vocabulary: the engine writes at these places."""
+    the vocabulary: the engine writes at these places. Ids in `spared` are the operator's: no
+    client is blamed for those, which are left out."""
+    if spared:
+        bias = sampling.bias
+        kept = (pair for pair in bias if pair[0] < vocab_size or pair[0] not in spared)
+        sampling = replace(sampling, bias=tuple(kept))
     _check("logit_bias", [token for token, _ in sampling.bias], vocab_size)
     if sampling.dry is not None:
         _check("dry_sequence_breakers", sampling.dry.breakers, vocab_size)
@@ -25,8 +35,8 @@ def with_token_ids(
         dry = replace(sampling.dry, breakers=_within(found, vocab_size))
         sampling = replace(sampling, dry=dry)
     if sampling.xtc_probability > 0:
-        spared = {*text.vocabulary.newlines, *text.eos_ids}
-        sampling = replace(sampling, xtc_spared=_within(sorted(spared), vocab_size))
+        unbroken = {*text.vocabulary.newlines, *text.eos_ids}
+        sampling = replace(sampling, xtc_spared=_within(sorted(unbroken), vocab_size))
     return sampling
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mlxcel.core.errors import BadRequest
 from mlxcel.core.request import GenerationRequest
 from mlxcel.core.steering import Constraint, LoopGuard, Thinking
 from mlxcel.generation.chat_model import ChatModel
@@ -21,6 +22,25 @@ class Watch:
     constraint: Constraint | None = None
     is_open: bool = False
     """The prompt ends inside a think block."""
+
+
+def check_form(request: GenerationRequest) -> None:
+    """Raises BadField for a form that cannot be enforced."""
+    if request.output is not None:
+        compiled(request.output)
+
+
+def check_budget(request: GenerationRequest, window: int) -> None:
+    """What the fields alone could not tell: no answer is longer than a slot. Raises BadRequest in
+    the words of the contract (http-openai, 7); the server's own budget is not compared."""
+    asked = request.thinking_budget
+    if asked is None or not 0 < window < asked:
+        return
+    raise BadRequest(
+        f"thinking_budget_tokens ({asked}) must be <= max_tokens "
+        f"({min(request.max_tokens, window)})",
+        param="thinking_budget_tokens",
+    )
 
 
 def watch_over(

@@ -29,6 +29,7 @@ class Pieces:
 
     def __init__(self, tokenizer: Tokenizer, *, is_byte_level: bool, drops_space: bool) -> None:
         self._tokenizer = tokenizer
+        self.is_byte_level = is_byte_level
         self._read = _byte_level if is_byte_level else _sentencepiece
         added = tokenizer.get_added_tokens_decoder().items()
         self.special = frozenset(n for n, token in added if token.special)

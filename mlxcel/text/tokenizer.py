@@ -6,6 +6,7 @@ Read from the files of a checkpoint folder; needs no weights, no mlx and no tran
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mlxcel.core.byte_vocab import TURN_ENDS
 from mlxcel.core.errors import StartupError
 from mlxcel.text.bytes import BYTE_TEMPLATE, byte_tokenizer
 from mlxcel.text.detokenize import ByteDetokenizer, Detokenizer, WindowDetokenizer
+from mlxcel.text.longest import Bound, bound_of
 from mlxcel.text.pieces import pieces_of
 from mlxcel.text.tools.specials import special_words
 from mlxcel.text.vocabulary import Vocabulary
@@ -52,6 +54,14 @@ class TextModel:
         """Without what the tokenizer puts around a text, such as BOS: templates write that."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
+
+    def least_tokens(self, text: str) -> int:
+        """What `encode` finds at least, without encoding; 0: that cannot be told."""
+        return 0 if self._bound is None else self._bound.least_tokens(text)
+
+    @cached_property
+    def _bound(self) -> Bound | None:
+        return bound_of(self._tokenizer, self._pieces)
 
     def grammar_words(self, words: Iterable[str]) -> dict[str, int]:
         """Those of the words that a grammar has to name as tokens, with their ids."""

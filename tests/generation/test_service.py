@@ -68,9 +68,14 @@ class ScriptedChannel:
 
     def __init__(self, rows: Sequence[RowEvent | None]) -> None:
         self._rows = iter(rows)
+        self._next = next(self._rows, SILENCE)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._next is not SILENCE
 
     async def next(self) -> RowEvent:
-        row = next(self._rows)
+        row, self._next = self._next, next(self._rows, SILENCE)
         if row is SILENCE:
             await asyncio.Event().wait()
         assert row is not None
@@ -92,6 +97,7 @@ class ScriptedChat:
         self.death = death
         self.submitted: list[Submit] = []
         self.cancelled: list[str] = []
+        self.cut: list[int] = []
         self.state = WorkerStatus(name="chat", state=State.OK, model=INFO)
 
     def open(self, request_id: str, /) -> ScriptedChannel:
@@ -104,8 +110,11 @@ class ScriptedChat:
         if self.death is not None:
             raise self.death
 
-    def cancel(self, request_id: str, /) -> None:
-        self.cancelled.append(request_id)
+    def cancel(self, request_id: str, /, choice: int | None = None) -> None:
+        if choice is None:
+            self.cancelled.append(request_id)
+        else:
+            self.cut.append(choice)
 
     def status(self) -> WorkerStatus:
         return self.state
@@ -126,6 +135,7 @@ def service(chat: ScriptedChat, **changes: Any) -> GenerationService:
         "prefill_assistant": True,
         "lang_bias": {"file": None, "rebuild_cache": False},
         "cache_dir": None,
+        "sampling": {"logit_bias": []},
     }
     return GenerationService(options | changes, chat=chat)
 

@@ -244,5 +244,5 @@ def test_a_forced_call_comes_after_the_thoughts(thinker: Program) -> None:
     asked = body_of(**fields, thinking_budget=6)
     spoken = plain(thinker, asked)
     assert spoken.reason == "tool_calls"
-    assert spoken.calls == (("f", '{"t": "ab"}'),)
+    assert spoken.calls == (("f", '{"t":"ab"}'),)
     assert streamed(thinker, asked) == spoken

@@ -22,9 +22,8 @@ pytestmark = [pytest.mark.whole, pytest.mark.slow]
 COUNT = 100
 THREADS = 8
 WITHIN_S = 120.0
-SHORT = {str(byte): 13.0 for byte in b"]},"} | {str(ord('"')): 16.0}
-SHORT |= {str(byte): 15.0 for byte in "bé".encode()}
-"""A `logit_bias` for closing what is open, strings first, and for what the patterns wait for: all
+SHORT = {str(byte): 14.0 for byte in "]},@bé".encode()} | {str(ord('"')): 17.0, str(ord("7")): 13.0}
+"""A `logit_bias` for closing what is open, strings first, and for what some patterns wait for: all
 calls have to come to their end."""
 
 WEATHER = {

@@ -27,6 +27,8 @@ class ToolFilter:
         self._held: list[str] = []
         self._has_markup = False
         self._may_be_bare = format.bare is not None
+        self.lost_half = False
+        """A call that was begun after whole ones, and cut off, is told nowhere."""
 
     def feed(self, text: str) -> str:
         """The content that may be shown."""
@@ -37,17 +39,28 @@ class ToolFilter:
             return ""
         return self._show("".join(self._held))
 
-    def finish(self) -> tuple[str, tuple[ParsedCall, ...]]:
-        """No more text will come: the content that was held back, and the calls."""
+    def finish(self, *, is_cut: bool = False) -> tuple[str, tuple[ParsedCall, ...]]:
+        """No more text will come: the content that was held back, and the calls. `is_cut`: the
+        model had more to say."""
         held = "".join(self._held)
         self._held = []
         reading = Reading(before=held) if self._is_off else self._format.read(held, self._tools)
         if not reading.calls:
             return held, ()
         wanted = tuple(call for call in reading.calls if call.name in self._wanted)
-        if not reading.broken:
+        broken = self._without_half(held, reading.broken) if is_cut else reading.broken
+        if not broken:
             return reading.before.rstrip(), wanted
-        return reading.before + "".join(reading.broken), wanted
+        return reading.before + "".join(broken), wanted
+
+    def _without_half(self, held: str, broken: tuple[str, ...]) -> tuple[str, ...]:
+        """The broken markup but for a call that the end of the text cuts off."""
+        end = self._format.end
+        if broken and held.endswith(broken[-1]) and not (end and broken[-1].endswith(end)):
+            self.lost_half = True
+            return broken[:-1]
+        self.lost_half = begins_at(held, self._format.start) is not None
+        return broken
 
     def _show(self, text: str) -> str:
         if self._waits_for_bare(text):

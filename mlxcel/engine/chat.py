@@ -127,9 +127,11 @@ class ChatWorker(Worker):
             lora=self._lora,
         )
         interval = scheduler["clear_interval"]
+        kv = batch_for(model.network, self._slots, size, model.backend)
+        log.info("decode path: %s", kv.label)
         decoder = Decoder(
             model.network,
-            batch_for(model.network, self._slots, size, model.backend),
+            kv,
             lora=self._lora,
             report=self._report,
             language=LanguageCounters(

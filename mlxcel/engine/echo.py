@@ -2,6 +2,9 @@
 
 For the tests of client authors and for our own. It obeys the same messages, bounds and order
 of checks as the real engine; it has no arrays and no sampling.
+
+A script is said as it stands: constraints, thinking budgets, the loop guard and `ignore_eos` do
+not bind it. On a command line a backslash and an n are those two characters, not a line end.
 """
 
 import os

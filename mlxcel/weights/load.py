@@ -94,10 +94,12 @@ def load_model(options: Mapping[str, Any], progress: Progress) -> LoadedModel:
     family = str(config.get("model_type", "unknown"))
     # After the precision: merged or not, adapters are held as the weights they change are.
     lora = add_adapters(network, options.get("lora"), family=family, backend=backend)
-    _make_resident(network, progress)
+    if options["weight_materialization"] == "eager":
+        _make_resident(network, progress)
     if _fuses(options["fuse_projections"], backend):
         progress("joining projections", None)
         log.info("%d groups of projections are one matrix each", fuse_projections(network))
+    log.info("Model loaded")
     return LoadedModel(
         network=network,
         folder=Path(options["path"]),

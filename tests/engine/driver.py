@@ -73,6 +73,7 @@ class Driver:
             "device": "auto",
             "train_window": 512,
             "fuse_projections": fuse,
+            "weight_materialization": "eager",
             "lora": lora or {"adapters": [], "init_without_apply": False, "fuse": False},
         }
         self.model = load_model(part, _quiet)

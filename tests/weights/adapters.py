@@ -76,6 +76,7 @@ def load_tiny(
         "device": "auto",
         "train_window": 512,
         "fuse_projections": "off",
+        "weight_materialization": "eager",
         "lora": lora,
     }
     return load_model(options, lambda step, fraction: None)

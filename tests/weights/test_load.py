@@ -19,6 +19,7 @@ OPTIONS = {
     "device": "auto",
     "train_window": 512,
     "fuse_projections": "off",
+    "weight_materialization": "eager",
 }
 
 

@@ -8,6 +8,11 @@ from mlxcel.engine.kv.prefilled import Prefilled
 class KVBatch(Protocol):
     """The KV state of the rows in places 0..n-1."""
 
+    @property
+    def label(self) -> str:
+        """How rows decode, for the log."""
+        ...
+
     layers: list[Any]
     """Given to the model as its `cache`."""
 

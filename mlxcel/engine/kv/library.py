@@ -20,6 +20,8 @@ Fresh = Callable[[], list[Any]]
 class LibraryKV:
     """All layers' state, as a list of mlx-lm batch caches. Same use as `RaggedKV`."""
 
+    label = "batched forward over mlx-lm's batch caches"
+
     def __init__(self, fresh: Fresh) -> None:
         self._fresh = fresh
         self.layers: list[Any] = []
@@ -66,6 +68,8 @@ class LibraryKV:
 
 class SoloKV:
     """The state of the one row of a model whose rows cannot decode together."""
+
+    label = "one row at a time"
 
     def __init__(self, fresh: Fresh) -> None:
         self._fresh = fresh

@@ -50,6 +50,10 @@ class RaggedKV:
         self._write_indices: dict[tuple[int, ...], mx.array] = {}
         self._fillers: dict[tuple[int, ...], mx.array] = {}
 
+    @property
+    def label(self) -> str:
+        return "native batched forward" + (", ragged kernel" if self.needs_no_mask else "")
+
     def __len__(self) -> int:
         return len(self._lengths)
 

@@ -17,12 +17,12 @@ from safetensors.numpy import load_file, save_file
 from mlxcel.core.byte_vocab import VOCAB_SIZE
 from mlxcel.core.events import FinishReason
 from mlxcel.core.request import Lane
-from mlxcel.link.messages import RowEnded, RowFailed, RowFinished, RowStarted, Submit
+from mlxcel.link.messages import Cancel, RowEnded, RowFailed, RowFinished, RowStarted, Submit
 from tests.engine.driver import Driver, submit
 
 POISON = 255
 """A token whose embedding is not a number, in `poisoned`: what sees it has no output."""
-BANNED = {"bias": tuple((token, -np.inf) for token in range(VOCAB_SIZE))}
+BANNED: dict[str, Any] = {"bias": tuple((token, -np.inf) for token in range(VOCAB_SIZE))}
 UNDRAWN = (
     "Generation error: no token could be drawn: the model's output is not a number, "
     "or all is banned"
@@ -227,9 +227,7 @@ def test_failing_prefill_of_a_cohort_ends_all_of_it(tiny: Path, moment: str) -> 
 
 @pytest.mark.parametrize("mixed", [False, True], ids=["plain", "mixed"])
 @pytest.mark.parametrize("moment", ["begin", "finish"])
-def test_failing_later_chunk_ends_its_request_alone(
-    tiny: Path, moment: str, mixed: bool
-) -> None:
+def test_failing_later_chunk_ends_its_request_alone(tiny: Path, moment: str, mixed: bool) -> None:
     busy, waiting = submit("busy", prompt(8), 60), submit("waiting", prompt(20, 1), 5)
     driver = Driver(tiny, prefill_chunk_size=16, prefill_grant_interval=2, mixed_step=mixed)
     driver.tick(busy)
@@ -275,9 +273,7 @@ def test_failing_step_while_a_last_token_flies(tiny: Path, choices: int) -> None
     """The step in flight holds the last token of one row; the next, without it, fails. Both are
     over, and both are told so once."""
     driver = Driver(tiny)
-    driver.tick(
-        submit("short", prompt(8), 4), submit("long", prompt(9, 1), 30, choices=choices)
-    )
+    driver.tick(submit("short", prompt(8), 4), submit("long", prompt(9, 1), 30, choices=choices))
     while driver.stats.decode_steps < 4:
         driver.tick()
     assert len(driver.tokens("short")) == 3
@@ -299,6 +295,43 @@ def test_failing_step_ends_choices_that_wait_too(tiny: Path) -> None:
     assert_failed(driver, "bad", message=NO_MEMORY)
     driver.run()
     assert_all_is_well(driver, tiny, waiting)
+
+
+# Those who leave in the middle of a prompt.
+
+
+@pytest.fixture
+def halfway(tiny: Path) -> Driver:
+    """A row decodes, and a prompt of 10 chunks has two of them in its KV."""
+    driver = Driver(tiny, prefill_chunk_size=16, mixed_step=True)
+    driver.tick(submit("busy", prompt(8), 40))
+    driver.tick(submit("long", prompt(150), 12))
+    driver.tick()
+    assert (driver.stats.active, driver.stats.mixed_steps) == (2, 1)
+    return driver
+
+
+@pytest.mark.parametrize("gone", [["long"], ["busy"], ["long", "busy"]], ids="-".join)
+def test_cancel_in_the_middle_of_a_mixed_prompt(
+    tiny: Path, halfway: Driver, gone: list[str]
+) -> None:
+    said = {name: halfway.tokens(name) for name in gone}
+    halfway.tick(*(Cancel(id=name) for name in gone))
+    assert halfway.stats.active == 2 - len(gone)
+    halfway.run()
+    rows = {"busy": submit("busy", prompt(8), 40), "long": submit("long", prompt(150), 12)}
+    kept = [row for name, row in rows.items() if name not in gone]
+    assert_all_is_well(halfway, tiny, *kept)
+    for name in gone:
+        assert halfway.tokens(name) == said[name]
+        assert not [event for event in halfway.events(name) if isinstance(event, RowEnded)]
+
+
+def test_close_in_the_middle_of_a_mixed_prompt_leaves_nothing(halfway: Driver) -> None:
+    halfway.close()
+    halfway.tick()  # its invariants: no row, and no block of one
+    stats = halfway.stats
+    assert (stats.active, stats.waiting, stats.kv_blocks, stats.kv_bytes) == (0, 0, 0, 0)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import mlx.core as mx
 import pytest
 
 from mlxcel.core.request import Lane
-from mlxcel.link.messages import Cancel, RowEnded, RowEvent, RowPaused, RowTokens, Submit
+from mlxcel.link.messages import RowEnded, RowEvent, RowPaused, RowTokens, Submit
 from tests.engine import driver as driving
 from tests.engine.driver import Driver, submit
 from tests.tiny.families import DEEPSEEK_V3, GEMMA3, NEMOTRON_H, QWEN3_MOE, network_of
@@ -207,11 +207,9 @@ def test_victim_that_could_never_come_back_fails_and_later_prompts_run(tiny: Pat
     """64 tokens are in its KV, which is all there is; with the one just said it has 65."""
     low, later = submit("l", prompt(60), 30, lane=Lane.LOW), submit("l2", prompt(9), 3)
     high = submit("h", prompt(20, 1), 4, lane=Lane.HIGH)
-    driver = Driver(
-        tiny, parallel=1, preemption="longest-first", lookahead=False, cache=budget(4)
-    )
+    driver = Driver(tiny, parallel=1, preemption="longest-first", lookahead=False, cache=budget(4))
     driver.tick(low)
-    until(driver, lambda: len(driver.tokens("l")) == 5)
+    until(driver, lambda: len(driver.tokens("l")) == 4)  # the fifth is in flight
     driver.run(high, later, limit=200)
     error = driver.failure("l").error
     assert (error.code, error.status) == ("server_busy", 503)
@@ -220,6 +218,21 @@ def test_victim_that_could_never_come_back_fails_and_later_prompts_run(tiny: Pat
     assert driver.stats.preemptions == 0
     assert ends(driver) == [("h", 0), ("l2", 0)]
     assert_as_alone(driver, tiny, high, later)
+
+
+def test_only_less_important_rows_make_room(tiny: Path) -> None:
+    """Though a row of the same lane has said more."""
+    normal, low = submit("n", prompt(9), 30), submit("l", prompt(9, 1), 12, lane=Lane.LOW)
+    other = submit("n2", prompt(5, 2), 4)
+    driver = Driver(tiny, parallel=2, preemption="longest-first")
+    driver.tick(normal)
+    for _ in range(4):
+        driver.tick()
+    driver.tick(low)
+    driver.run(other)
+    assert ends(driver) == [("n2", 0), ("l", 0), ("n", 0)]
+    assert (story(driver, "n").count("RowPaused"), story(driver, "l").count("RowPaused")) == (0, 1)
+    assert_as_alone(driver, tiny, normal, low, other)
 
 
 @pytest.mark.parametrize("blocks", [None, 8], ids=["slots", "blocks"])
@@ -352,44 +365,6 @@ def test_chunk_that_others_lost_steps_to_is_granted_in_its_turn(tiny: Path) -> N
     assert_as_alone(driver, tiny, busy, long)
 
 
-# In the middle of a prompt.
-
-
-@pytest.fixture
-def halfway(tiny: Path) -> Driver:
-    """A row decodes, and a prompt of 10 chunks has two of them in its KV."""
-    driver = Driver(tiny, prefill_chunk_size=16, mixed_step=True)
-    driver.tick(submit("busy", prompt(8), 40))
-    driver.tick(submit("long", prompt(150), 12))
-    driver.tick()
-    assert (driver.stats.active, driver.stats.mixed_steps) == (2, 1)
-    return driver
-
-
-@pytest.mark.parametrize("gone", [["long"], ["busy"], ["long", "busy"]], ids="-".join)
-def test_cancel_in_the_middle_of_a_mixed_prompt(
-    tiny: Path, halfway: Driver, gone: list[str]
-) -> None:
-    said = {name: halfway.tokens(name) for name in gone}
-    halfway.tick(*(Cancel(id=name) for name in gone))
-    assert halfway.stats.active == 2 - len(gone)
-    after = submit("after", prompt(33, 1), 6)
-    halfway.run(after)
-    rows = {"busy": submit("busy", prompt(8), 40), "long": submit("long", prompt(150), 12)}
-    kept = [row for name, row in rows.items() if name not in gone]
-    assert_as_alone(halfway, tiny, *kept, after)
-    for name in gone:
-        assert halfway.tokens(name) == said[name]
-        assert not [event for event in halfway.events(name) if isinstance(event, RowEnded)]
-
-
-def test_close_in_the_middle_of_a_mixed_prompt_leaves_nothing(halfway: Driver) -> None:
-    halfway.close()
-    halfway.tick()  # its invariants: no row, and no block of one
-    stats = halfway.stats
-    assert (stats.active, stats.waiting, stats.kv_blocks, stats.kv_bytes) == (0, 0, 0, 0)
-
-
 # Prompts of one token.
 
 
@@ -399,15 +374,15 @@ def test_close_in_the_middle_of_a_mixed_prompt_leaves_nothing(halfway: Driver) -
 def test_prompts_of_one_token_on_every_kind_of_cache(
     tiny: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside longer ones, in cohorts where the caches allow it; held against forwards that keep
-    no cache."""
+    """Among themselves and beside a longer one, in cohorts where the caches allow it; held
+    against forwards that keep no cache."""
     network, load = network_of(config), driving.load_model
     monkeypatch.setattr(
         driving,
         "load_model",
         lambda *args: replace(load(*args), network=network, config=config),
     )
-    prompts = {"a": [65], "b": [66], "c": [67, 68, 69], "d": [65]}
+    prompts = {"a": [65], "b": [66], "c": [65], "d": [67, 68, 69], "e": [70]}
     driver = Driver(tiny, parallel=3)
     driver.run(*(submit(name, ids, 6) for name, ids in prompts.items()))
     for name, ids in prompts.items():

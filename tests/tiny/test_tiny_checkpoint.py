@@ -3,9 +3,10 @@ from pathlib import Path
 
 import mlx.core as mx
 from mlx_lm.models import llama
+from tokenizers import Tokenizer
 
 from mlxcel.core.byte_vocab import ASSISTANT, BYTES, END, USER
-from tests.tiny.checkpoint import build_tiny_checkpoint
+from tests.tiny.checkpoint import FIRST_MARKER, build_tiny_checkpoint
 
 
 def test_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -28,3 +29,14 @@ def test_greedy_output_is_varied_and_made_of_bytes(tmp_path: Path) -> None:
     answer = ids[-32:]
     assert len(set(answer)) >= 12
     assert max(answer) < BYTES
+
+
+def test_markers_are_tokens_of_their_own_and_change_nothing_else(tmp_path: Path) -> None:
+    words = ("<think>", "</think>")
+    folder = build_tiny_checkpoint(tmp_path / "marked", markers=words)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert [tokenizer.token_to_id(word) for word in words] == [FIRST_MARKER, FIRST_MARKER + 1]
+    assert tokenizer.encode("a<think>b", add_special_tokens=False).ids == [97, FIRST_MARKER, 98]
+    weights = mx.load(str(folder / "model.safetensors"))
+    assert weights["lm_head.weight"].shape[0] == 272
+    assert json.loads((folder / "config.json").read_text())["vocab_size"] == 272

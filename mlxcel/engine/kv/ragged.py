@@ -79,7 +79,7 @@ class RaggedKV:
         if place != last:
             self._lengths[place] = length
             for layer in self.layers:
-                layer.move(last, place, self.held(length))
+                layer.move(last, place)
         if not self._lengths:
             self._fillers.clear()
             for layer in self.layers:
@@ -204,16 +204,20 @@ class _Layer:
         for target, source in ((self.keys, cache.keys), (self.values, cache.values)):
             # A KVCache holds everything; what is held from a later position on says so.
             self._copy(target, place, source, index, length, getattr(cache, "start", 0))
+            # Whoever was here before may have left what is not a number.
+            target[place : place + 1, :, self._batch.held(length) :] = 0
 
     def widen(self, columns: int) -> None:
         assert self.keys is not None and self.values is not None
         self.keys = self._grown(self.keys, self.keys, 1, columns)
         self.values = self._grown(self.values, self.values, 1, columns)
 
-    def move(self, source: int, place: int, columns: int) -> None:
+    def move(self, source: int, place: int) -> None:
+        """With its clean rest: a column that a mask hides must still be a number, since what it
+        holds is multiplied by 0."""
         for array in (self.keys, self.values):
             assert array is not None
-            array[place : place + 1, :, :columns] = array[source : source + 1, :, :columns]
+            array[place : place + 1] = array[source : source + 1]
 
     def clear(self) -> None:
         self.keys = self.values = None

@@ -16,13 +16,10 @@ from mlxcel.engine.sampling.bias import dense_bias
 from mlxcel.engine.sampling.group import Group, Kind, Step, kind_of
 from mlxcel.engine.sampling.mirostat import is_mirostat
 from mlxcel.engine.sampling.penalties import DryPenalties, Penalties
-from mlxcel.engine.sampling.rowwise import padded, peak, total
 from mlxcel.engine.sampling.scores import Scorer, Scores
 
 NO_DRY = Dry(multiplier=0.0, base=1.0, allowed_length=1, window=0)
 UNPENALISED = SamplingParams()
-NONE = -1
-"""The token of a row that has nothing to draw."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +27,8 @@ class Drawn:
     """What a step has chosen, on the device."""
 
     tokens: mx.array
-    """int32 `[rows]`; -1 where nothing could be drawn: all logits -inf, or one of them NaN."""
+    """int32 `[rows]`; -1 where nothing could be drawn: all logits -inf or NaN, or the largest
+    infinite. (One NaN is enough on a CPU; on a GPU it may be a token that is never drawn.)"""
     state: mx.array
     """float32 `[rows, 2]`: what the next step begins with."""
     scores: Scores | None
@@ -79,25 +77,20 @@ class BatchSampler:
         instead of what is drawn, leaving the row's state alone, -1: none."""
         scored = self._scored(logits, history)
         masked = scored if allowed is None else mx.where(allowed, scored, -mx.inf)
-        masked = padded(masked, -mx.inf)
-        top = peak(masked)
         places = np.array(positions, dtype=np.uint64)
-        tokens, after = self._drawn(Step(masked, top, self._seeds, places, state))
-        # The sum too: a maximum may pass over a NaN.
-        is_sound = (mx.abs(top) < mx.inf) & ~mx.isnan(total(masked))
-        tokens = mx.where(is_sound[:, 0], tokens, NONE)
-        is_drawn = is_sound
+        tokens, after = self._drawn(Step(masked, self._seeds, places, state))
         if forced is not None:
-            tokens = mx.where(forced >= 0, forced, tokens).astype(mx.int32)
-            is_drawn = is_sound & (forced < 0)[:, None]
-        if after is not state:
-            after = mx.where(is_drawn, after, state)
-        has_scores = bool(self._scorer.places)
-        scores = self._scorer(padded(scored, -mx.inf), tokens) if has_scores else None
-        return Drawn(tokens, after, scores)
+            is_free = forced < 0
+            tokens = mx.where(is_free, tokens, forced)
+            if after is not state:
+                after = mx.where(is_free[:, None], after, state)
+        return Drawn(tokens, after, self._scorer(scored, tokens) if self._scorer.places else None)
 
     def _scored(self, logits: mx.array, history: mx.array) -> mx.array:
-        logits = logits.astype(mx.float32)
+        """As they have come where nothing is done to them, else float32."""
+        is_touched = self._bias is not None or self._penalties is not None or self._dry is not None
+        if is_touched:
+            logits = logits.astype(mx.float32)
         if self._bias is not None:
             logits = logits + self._bias
         if self._penalties is not None:

@@ -5,12 +5,14 @@ from typing import Self
 
 import mlx.core as mx
 
-from mlxcel.engine.sampling.rowwise import exponential
+from mlxcel.engine.sampling.rowwise import exponential, fused
 
 DEEPEST = -1000.0
 """Scores are cut off here, so that no arithmetic meets an infinity."""
 LIGHTEST = 1e-35
 """Weight of a token that is there, however unlikely: 0 means gone."""
+LOWEST = -3e38
+"""Under every score but that of a banned token."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,10 +42,19 @@ class Candidates:
         return mx.any(mask & is_one, axis=-1, keepdims=True)
 
 
-def candidates(differences: mx.array, least: mx.array, ids: mx.array | None) -> Candidates:
-    """From logits less the row's largest; those under `least` (`[rows, 1]`) and banned ones are
-    gone."""
-    scores = mx.maximum(differences, DEEPEST)
-    bound = mx.maximum(least, -3e38)
-    weights = mx.where(differences >= bound, mx.maximum(exponential(scores), LIGHTEST), 0.0)
+def candidates(
+    logits: mx.array, top: mx.array, least: mx.array, ids: mx.array | None
+) -> Candidates:
+    """`top` `[rows, 1]` is the row's largest logit; what is under it by more than `least` (from
+    `LOWEST` to 0, infinite: gone) and banned ones are gone. A row without a finite `top` has
+    nothing."""
+    scores, weights = _weighed(logits, top, least)
     return Candidates(scores=scores, weights=weights, ids=ids)
+
+
+@fused
+def _weighed(logits: mx.array, top: mx.array, least: mx.array) -> tuple[mx.array, mx.array]:
+    differences = logits.astype(mx.float32) - top.astype(mx.float32)
+    scores = mx.maximum(differences, DEEPEST)
+    weights = mx.maximum(exponential(scores), LIGHTEST)
+    return scores, mx.where(differences >= least, weights, 0.0)

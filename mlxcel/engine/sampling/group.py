@@ -14,11 +14,11 @@ import numpy as np
 
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.sampling.adaptive import Steering, is_adaptive
-from mlxcel.engine.sampling.candidates import Candidates, candidates
+from mlxcel.engine.sampling.candidates import LOWEST, Candidates, candidates
 from mlxcel.engine.sampling.draws import XTC_SALT, uniforms
 from mlxcel.engine.sampling.head import likeliest
 from mlxcel.engine.sampling.mirostat import Bound, is_mirostat
-from mlxcel.engine.sampling.rowwise import at, exponential
+from mlxcel.engine.sampling.rowwise import LANES, at, exponential, fused, on_gpu, padded, peak
 from mlxcel.engine.sampling.temper import Temperature
 from mlxcel.engine.sampling.truncate import Spread, Truncation, is_truncated
 
@@ -50,28 +50,18 @@ def kind_of(row: SamplingParams) -> Kind:
     return Kind.WHOLE if is_truncated(row) or is_moving else Kind.PLAIN
 
 
+NONE = -1
+"""The token of a row that has nothing to draw."""
+
+
 class Step(NamedTuple):
     """What one step hands to the groups, all of the whole batch."""
 
     logits: mx.array
-    """After steps 1 to 5: `[rows, width]`, padded to whole lanes."""
-    top: mx.array
-    """The largest of each row: `[rows, 1]`."""
+    """After steps 1 to 5: `[rows, vocab]`, of whatever type they have come in or were made."""
     seeds: np.ndarray
     positions: np.ndarray
     state: mx.array
-
-    def of(self, places: list[int]) -> "Step":
-        if len(places) == len(self.seeds):
-            return self
-        rows = mx.array(places)
-        return Step(
-            self.logits[rows],
-            self.top[rows],
-            self.seeds[places],
-            self.positions[places],
-            self.state[rows],
-        )
 
     @property
     def draw(self) -> mx.array:
@@ -92,10 +82,14 @@ class Group:
     ) -> None:
         chosen = [rows[i] for i in places]
         self._kind = kind
-        self._places = places
+        self._places = None if len(places) == len(rows) else np.array(places)
+        self._rows = None if self._places is None else mx.array(self._places)
+        self._width = min(HEADS.get(kind, vocab), vocab + -vocab % LANES)
         self._temperature = Temperature(chosen)
-        self._spread = Spread(chosen)
-        self._truncation = Truncation(chosen)
+        has_spread = kind is not Kind.MIROSTAT and any(row.top_n_sigma > 0 for row in chosen)
+        self._spread = Spread(chosen) if has_spread else None
+        self._least = _top_k(chosen, self._width) if kind in HEADS else mx.array([[LOWEST]])
+        self._truncation = Truncation(chosen, is_head=kind in HEADS)
         self._steering = Steering(chosen) if any(map(is_adaptive, chosen)) else None
         self._bound = Bound(chosen, vocab) if kind is Kind.MIROSTAT else None
 
@@ -105,57 +99,139 @@ class Group:
         return self._bound is not None or self._steering is not None
 
     def __call__(self, step: Step) -> tuple[mx.array, mx.array]:
-        """Tokens int32 `[rows]` and the next state `[rows, 2]` of these rows."""
-        tokens, state = self._chosen(step.of(self._places))
-        return tokens[:, 0].astype(mx.int32), state
+        """Tokens int32 `[rows]`, -1 where nothing can be drawn, and the next state `[rows, 2]` of
+        these rows."""
+        tokens, state = self._chosen(self._of(step))
+        return tokens[:, 0], state
+
+    def _of(self, step: Step) -> Step:
+        if self._rows is None:
+            return step
+        logits, seeds, positions, state = step
+        rows, places = self._rows, self._places
+        return Step(logits[rows], seeds[places], positions[places], state[rows])
 
     def _chosen(self, step: Step) -> tuple[mx.array, mx.array]:
         if self._kind is Kind.GREEDY:
-            return mx.argmax(step.logits, axis=-1, keepdims=True), step.state
+            return most_likely(step.logits), step.state
         if self._kind is Kind.PLAIN:
-            scores = (step.logits - step.top) / self._temperature.middle
-            return inverted(exponential(scores), step.draw), step.state
-        some = self._candidates(step)
+            return sound(*inverted(self._plain(step.logits), _draw(step))), step.state
+        some = self._candidates(step.logits)
         if self._bound is not None:
             return self._bounded(self._bound, some, step)
-        some = self._truncation(some, step.chance if self._truncation.needs_chance else None)
-        return self._drawn(some, step)
+        chance = _chance(step) if self._truncation.needs_chance else None
+        return self._drawn(self._truncation(some, chance), step)
 
-    def _candidates(self, step: Step) -> Candidates:
-        width = HEADS.get(self._kind)
-        if width is None:
-            least = mx.full(step.top.shape, -mx.inf)
-            if self._kind is Kind.WHOLE:
-                least = self._spread(step.logits, step.top)
-            return candidates(step.logits - step.top, least, None)
-        ids = likeliest(step.logits, width)
-        head = mx.take_along_axis(step.logits, ids, axis=-1)
-        return candidates(head - step.top, self._spread(step.logits, step.top), ids)
+    def _plain(self, logits: mx.array) -> mx.array:
+        logits = padded(logits, -mx.inf)
+        return _weighed(logits, peak(logits), self._temperature.middle)
+
+    def _candidates(self, logits: mx.array) -> Candidates:
+        logits = padded(logits, -mx.inf)
+        if self._kind not in HEADS:
+            top = peak(logits)
+            return candidates(logits, top, self._bounds(logits, top), None)
+        ids, head = likeliest(logits, self._width)
+        top = head[:, :1]
+        return candidates(head, top, self._bounds(logits, top), ids)
+
+    def _bounds(self, logits: mx.array, top: mx.array) -> mx.array:
+        """How far below the largest logit one may be."""
+        if self._spread is None:
+            return self._least
+        spread = self._spread(logits.astype(mx.float32), top.astype(mx.float32))
+        return mx.maximum(self._least, spread)
 
     def _drawn(self, some: Candidates, step: Step) -> tuple[mx.array, mx.array]:
-        weights = self._temperature(some, has_top=self._truncation.keeps_top)
+        weights = self._tempered(some)
         if self._steering is None:
-            return some.tokens(inverted(weights, step.draw)), step.state
-        places = inverted(self._steering.weighed(weights, step.state), step.draw)
+            places, whole = inverted(weights, _draw(step))
+            return sound(some.tokens(places), whole), step.state
+        places, whole = inverted(self._steering.weighed(weights, step.state), _draw(step))
         state = self._steering.after(weights, places, step.state)
-        return some.tokens(places), state
+        return sound(some.tokens(places), whole), mx.where(whole > 0, state, step.state)
+
+    def _tempered(self, some: Candidates) -> mx.array:
+        # The weights are those of temperature 1 but for the least there may be, which is lost in
+        # every sum that begins with a 1.
+        begins_with_1 = some.ids is not None and self._truncation.keeps_top
+        if begins_with_1 and self._temperature.is_neutral and self._steering is None:
+            return some.weights
+        return self._temperature(some, has_top=self._truncation.keeps_top)
 
     def _bounded(self, bound: Bound, some: Candidates, step: Step) -> tuple[mx.array, mx.array]:
-        scores = (step.logits - step.top) / self._temperature.of(some)
+        logits = padded(step.logits, -mx.inf).astype(mx.float32)
+        scores = (logits - peak(logits)) / self._temperature.of(some)
         weights = exponential(scores)
-        places = inverted(bound.kept(scores, weights, step.state), step.draw)
-        return places, bound.after(weights, places, step.state)
+        places, whole = inverted(bound.kept(scores, weights, step.state), _draw(step))
+        state = bound.after(weights, places, step.state)
+        return sound(places, whole), mx.where(whole > 0, state, step.state)
 
 
-def inverted(weights: mx.array, draw: mx.array) -> mx.array:
-    """Where the cumulative weight passes the draw: `[rows, 1]`. Never a place without weight:
-    where the rounding of the sums (a GPU adds in trees) leads to one, the heaviest."""
+def most_likely(logits: mx.array) -> mx.array:
+    """`[rows, 1]`, -1 where its logit is no finite number. (On a GPU `argmax` passes over a NaN as
+    long as there is a number; on a CPU it is slow with 16 bits.)"""
+    if not on_gpu():
+        logits = logits.astype(mx.float32)
+    places = mx.argmax(logits, axis=-1, keepdims=True)
+    return _finite(places, at(logits, places))
+
+
+def inverted(weights: mx.array, draw: mx.array) -> tuple[mx.array, mx.array]:
+    """Where the cumulative weight passes the draw, which is less than 1, and all the weight: 0 or
+    NaN, where there is nothing to draw. Both `[rows, 1]`. Never a place without weight. Weights
+    are from 0 to 1."""
     mass = mx.cumsum(weights, axis=-1)
-    passed = mx.sum(mass <= draw * mass[:, -1:], axis=-1, keepdims=True)
-    place = mx.minimum(passed, weights.shape[-1] - 1)
-    heaviest = mx.argmax(weights, axis=-1, keepdims=True)
-    return mx.where(at(weights, place) > 0, place, heaviest.astype(place.dtype))
+    whole = mass[:, -1:]
+    if on_gpu():
+        marked = _marked(weights, mass, whole, draw)
+        return mx.argmax(marked, axis=-1, keepdims=True), whole
+    # Sums made one after the other never fall: the place after those that have not passed.
+    passed = mx.sum(mass <= draw * whole, axis=-1, keepdims=True)
+    return mx.minimum(passed, weights.shape[-1] - 1).astype(mx.uint32), whole
+
+
+@fused
+def sound(tokens: mx.array, whole: mx.array) -> mx.array:
+    """int32, -1 where nothing weighs anything."""
+    return mx.where(whole > 0, tokens.astype(mx.int32), NONE)
+
+
+@fused
+def _finite(tokens: mx.array, logits: mx.array) -> mx.array:
+    return mx.where(mx.abs(logits) < mx.inf, tokens.astype(mx.int32), NONE)
+
+
+@fused
+def _weighed(logits: mx.array, top: mx.array, temperature: mx.array) -> mx.array:
+    differences = logits.astype(mx.float32) - top.astype(mx.float32)
+    return exponential(differences / temperature)
+
+
+@fused
+def _marked(weights: mx.array, mass: mx.array, whole: mx.array, draw: mx.array) -> mx.array:
+    """The weights, but 2 where the draw is passed: the first of these is the largest. (A GPU adds
+    in trees, so sums may rise where there is no weight; where none passes it is the heaviest.)"""
+    is_passed = (mass > draw * whole) & (weights > 0)
+    return mx.where(is_passed, 2.0, weights)
+
+
+def _top_k(rows: Sequence[SamplingParams], width: int) -> mx.array:
+    """What `candidates` may keep of a head, likeliest first: `[rows, width]`."""
+    counts = np.array([[row.top_k] for row in rows])
+    kept = np.where(np.arange(width)[None] < counts, LOWEST, np.inf)
+    return mx.array(kept.astype(np.float32))
+
+
+def _draw(step: Step) -> mx.array:
+    """A number in [0, 1) for each row: float32 `[rows, 1]`."""
+    return _numbers(step.seeds, step.positions)
+
+
+def _chance(step: Step) -> mx.array:
+    """A second one, independent of the draw."""
+    return _numbers(step.seeds ^ XTC_SALT, step.positions)
 
 
 def _numbers(seeds: np.ndarray, positions: np.ndarray) -> mx.array:
-    return mx.array(uniforms(seeds, positions), dtype=mx.float32)[:, None]
+    return mx.array(uniforms(seeds, positions).astype(np.float32)[:, None])

@@ -75,8 +75,7 @@ def initial_bound(rule: Mirostat) -> float:
 
 
 def _zipf_exponent(scores: mx.array) -> mx.array:
-    ids = likeliest(scores, ESTIMATED_FROM)[:, :ESTIMATED_FROM]
-    head = mx.take_along_axis(scores, ids, axis=-1)
+    head = likeliest(scores, ESTIMATED_FROM).logits
     steps = mx.array(_STEPS[: head.shape[-1] - 1])[None]
     is_there = head[:, 1:] > -mx.inf
     falls = mx.where(is_there, head[:, :-1] - head[:, 1:], 0.0)

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from mlxcel.core.sampling import Dry, SamplingParams
-from mlxcel.engine.sampling.rowwise import column
+from mlxcel.engine.sampling.rowwise import at, column, fused
 
+PAIRED = 256
+"""Histories up to this width are counted by comparing all pairs, without touching a vocabulary."""
 LONGEST_MATCH = 48
 """DRY looks no further back for a repeated suffix; its penalty is astronomical long before."""
 
@@ -21,6 +23,7 @@ class Penalties:
 
     def __init__(self, rows: Sequence[SamplingParams]) -> None:
         self._windows = mx.array([[row.penalty_window] for row in rows])
+        self._least_window = min(row.penalty_window for row in rows)
         self._repetition = column([row.repetition_penalty for row in rows])
         self._frequency = column([row.frequency_penalty for row in rows])
         self._presence = column([row.presence_penalty for row in rows])
@@ -29,18 +32,40 @@ class Penalties:
         # Where there is no token it is 0: whatever stands for a token more than once in a row is
         # given the same value each time.
         said = mx.maximum(history, 0)
-        before = mx.take_along_axis(logits, said, axis=-1)
-        counts = mx.take_along_axis(self._counts(logits, history, said), said, axis=-1)
-        weighed = mx.where(before > 0, before / self._repetition, before * self._repetition)
-        after = weighed - self._frequency * counts - self._presence
-        return mx.put_along_axis(logits, said, mx.where(counts > 0, after, before), axis=-1)
+        before = at(logits, said)
+        counts = self._counts(logits, history, said)
+        after = _penalised(before, counts, self._repetition, self._frequency, self._presence)
+        return mx.put_along_axis(logits, said, after, axis=-1)
 
     def _counts(self, logits: mx.array, history: mx.array, said: mx.array) -> mx.array:
-        """How often each token stands in each row's window: float32 `[rows, vocab]`."""
+        """How often each token said stands in its row's window: `[rows, width]`."""
         rows, width = history.shape
-        is_in = (mx.arange(width)[None] >= width - self._windows) & (history >= 0)
+        is_in = history >= 0
+        if self._least_window < width:
+            is_in = is_in & (mx.arange(width)[None] >= width - self._windows)
+        if width <= PAIRED:
+            return mx.sum(_same(said[:, :, None], said[:, None], is_in[:, None]), axis=-1)
         nothing = mx.zeros(logits.shape)
-        return nothing.at[mx.arange(rows)[:, None], said].add(is_in.astype(mx.float32))
+        places = mx.arange(rows)[:, None]
+        return at(nothing.at[places, said].add(is_in.astype(mx.float32)), said)
+
+
+@fused
+def _same(one: mx.array, other: mx.array, is_in: mx.array) -> mx.array:
+    return (one == other) & is_in
+
+
+@fused
+def _penalised(
+    before: mx.array,
+    counts: mx.array,
+    repetition: mx.array,
+    frequency: mx.array,
+    presence: mx.array,
+) -> mx.array:
+    weighed = mx.where(before > 0, before / repetition, before * repetition)
+    after = weighed - frequency * counts - presence
+    return mx.where(counts > 0, after, before)
 
 
 class DryPenalties:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from mlxcel.engine.sampling.head import likeliest
-from mlxcel.engine.sampling.rowwise import at, exponential, peak, total
+from mlxcel.engine.sampling.rowwise import at, exponential, padded, total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,17 +32,20 @@ class Scorer:
         asked = {i: most for i, most in enumerate(top_logprobs) if most is not None}
         self.places = list(asked)
         self._most = min(max(asked.values(), default=0), vocab)
+        self._rows = None if len(asked) == len(top_logprobs) else mx.array(self.places)
 
     def __call__(self, logits: mx.array, tokens: mx.array) -> Scores:
         """`logits` after bias, penalties and DRY, untempered; of the whole batch."""
-        places = mx.array(self.places)
-        logits, tokens = logits[places], mx.maximum(tokens[places], 0)
-        top = peak(logits)
+        if self._rows is not None:
+            logits, tokens = logits[self._rows], tokens[self._rows]
+        logits = padded(logits, -mx.inf).astype(mx.float32)
+        ids, values = likeliest(logits, max(self._most, 1))
+        top = values[:, :1]
         mass = mx.log(total(exponential(logits - top))) + top
-        ids = likeliest(logits, max(self._most, 1))[:, : self._most]
+        said = at(logits, mx.maximum(tokens, 0)[:, None])
         return Scores(
             places=self.places,
-            said=(at(logits, tokens[:, None]) - mass)[:, 0],
-            ids=ids.astype(mx.int32),
-            values=mx.take_along_axis(logits, ids, axis=-1) - mass,
+            said=(said - mass)[:, 0],
+            ids=ids[:, : self._most].view(mx.int32),
+            values=values[:, : self._most] - mass,
         )

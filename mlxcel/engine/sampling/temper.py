@@ -6,7 +6,7 @@ import mlx.core as mx
 
 from mlxcel.core.sampling import DynamicTemperature, SamplingParams
 from mlxcel.engine.sampling.candidates import Candidates
-from mlxcel.engine.sampling.rowwise import column, exponential, peak, total
+from mlxcel.engine.sampling.rowwise import column, exponential, fused, peak, total
 
 COLDEST = 1e-6
 FIXED = DynamicTemperature(span=0.0, exponent=1.0)
@@ -21,15 +21,15 @@ class Temperature:
         self._span = column([rule.span for rule in dynamic])
         self._exponent = column([rule.exponent for rule in dynamic])
         self._is_dynamic = any(rule.span > 0 for rule in dynamic)
+        self.is_neutral = not self._is_dynamic and all(row.temperature == 1 for row in rows)
 
     def __call__(self, some: Candidates, *, has_top: bool) -> mx.array:
         """Weights after the temperature, 0 for what is gone. `has_top`: no row has lost its
         likeliest token, whose score is 0; a row that has weighs against its best one left."""
-        is_there = some.weights > 0
         scores = some.scores
         if not has_top:
-            scores = scores - peak(mx.where(is_there, scores, -mx.inf))
-        return mx.where(is_there, exponential(scores / self.of(some)), 0.0)
+            scores = scores - peak(mx.where(some.weights > 0, scores, -mx.inf))
+        return _tempered(scores, self.of(some), some.weights)
 
     def of(self, some: Candidates) -> mx.array:
         """`[rows, 1]`. Dynamic: from T - span (at least 0) to T + span, by the entropy of what is
@@ -44,3 +44,8 @@ class Temperature:
         low, high = mx.maximum(self.middle - self._span, 0.0), self.middle + self._span
         moved = mx.maximum(low + (high - low) * mx.power(share, self._exponent), COLDEST)
         return mx.where((self._span > 0) & (count > 1), moved, self.middle)
+
+
+@fused
+def _tempered(scores: mx.array, temperature: mx.array, weights: mx.array) -> mx.array:
+    return mx.where(weights > 0, exponential(scores / temperature), 0.0)

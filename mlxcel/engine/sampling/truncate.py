@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from mlxcel.core.sampling import SamplingParams
-from mlxcel.engine.sampling.candidates import DEEPEST, LIGHTEST, Candidates
-from mlxcel.engine.sampling.foremost import foremost
-from mlxcel.engine.sampling.rowwise import column, peak, total
+from mlxcel.engine.sampling.candidates import DEEPEST, LIGHTEST, LOWEST, Candidates
+from mlxcel.engine.sampling.foremost import SORTED, foremost, leading
+from mlxcel.engine.sampling.rowwise import column, fused, peak, total
 
 ALMOST_ZERO = 1e-9
 
@@ -33,25 +33,24 @@ class Spread:
 
     def __init__(self, rows: Sequence[SamplingParams]) -> None:
         self._sigma = column([row.top_n_sigma for row in rows])
-        self._is_on = any(row.top_n_sigma > 0 for row in rows)
 
     def __call__(self, logits: mx.array, top: mx.array) -> mx.array:
-        """How far below the largest logit one may be: `[rows, 1]`, -inf without a bound. Banned
-        tokens have no part in the spread."""
-        if not self._is_on:
-            return mx.full(top.shape, -mx.inf)
+        """How far below the largest logit one may be: `[rows, 1]`, `LOWEST` without a bound.
+        Banned tokens have no part in the spread."""
         is_in = logits > -mx.inf
         count = mx.sum(is_in, axis=-1, keepdims=True)
         mean = total(mx.where(is_in, logits - top, 0.0)) / count
         square = total(mx.where(is_in, mx.square(logits - (top + mean)), 0.0))
-        return mx.where(self._sigma > 0, -self._sigma * mx.sqrt(square / count), -mx.inf)
+        return mx.where(self._sigma > 0, -self._sigma * mx.sqrt(square / count), LOWEST)
 
 
 class Truncation:
-    """Steps 7 to 11, for rows that are sampled over the same width."""
+    """Steps 7 to 11, for rows that are sampled over the same width. Heads come with step 7 done
+    and the likeliest first."""
 
-    def __init__(self, rows: Sequence[SamplingParams]) -> None:
-        self._top_k = _shares([row.top_k or mx.inf for row in rows], off=mx.inf)
+    def __init__(self, rows: Sequence[SamplingParams], *, is_head: bool) -> None:
+        counts = [mx.inf if is_head else row.top_k or mx.inf for row in rows]
+        self._top_k = _shares(counts, off=mx.inf)
         self._typical = _shares([row.typical_p for row in rows], off=1.0)
         self._top_p = _shares([row.top_p for row in rows], off=1.0)
         self._min_p = column([row.min_p for row in rows])
@@ -70,14 +69,16 @@ class Truncation:
     def __call__(self, some: Candidates, chance: mx.array | None) -> Candidates:
         """At least one token of each row survives. `chance` `[rows, 1]` decides on XTC."""
         if self._top_k is not None:
-            some = some.kept(_first(some, self._top_k))
+            some = some.kept(counted(some.scores, some.weights, self._top_k))
         if self._typical is not None:
             some = some.kept(_typical(some, self._typical))
         if self._top_p is not None:
             some = some.kept(_nucleus(some, self._top_p))
         if self._has_min_p:
             w = some.weights
-            some = some.kept(mx.where(w >= self._min_p * peak(w), w, 0.0))
+            # The likeliest weighs 1; typical may have taken it away.
+            least = self._min_p if self._typical is None else self._min_p * peak(w)
+            some = some.kept(_at_least(w, least))
         if self._xtc is not None and chance is not None:
             some = some.kept(self._xtc(some, chance))
         return some
@@ -105,12 +106,10 @@ class ExcludeTop:
         return mx.where(dropped & is_on, 0.0, w)
 
 
-def _first(some: Candidates, count: mx.array) -> mx.array:
-    """Top-k."""
-    w = some.weights
-    if some.ids is not None:
-        return mx.where(mx.arange(w.shape[-1])[None] < count, w, 0.0)
-    return counted(some.scores, w, count)
+@fused
+def _at_least(weights: mx.array, least: mx.array) -> mx.array:
+    """Min-p."""
+    return mx.where(weights >= least, weights, 0.0)
 
 
 def counted(scores: mx.array, weights: mx.array, count: mx.array) -> mx.array:
@@ -122,8 +121,11 @@ def counted(scores: mx.array, weights: mx.array, count: mx.array) -> mx.array:
 
 def _nucleus(some: Candidates, share: mx.array) -> mx.array:
     """Top-p: the likeliest first."""
-    mass = total(some.weights)
-    return foremost(some.scores, some.weights, share * mass, _least(some, share, mass))
+    w = some.weights
+    if some.ids is not None:
+        return leading(w, share)
+    mass = total(w)
+    return foremost(some.scores, w, share * mass, _least(some, share, mass))
 
 
 def _typical(some: Candidates, share: mx.array) -> mx.array:
@@ -131,8 +133,11 @@ def _typical(some: Candidates, share: mx.array) -> mx.array:
     of -log p from it is that of the score from the mean score."""
     mass = total(some.weights)
     mean = total(some.weights * some.scores) / mass
+    keys = -mx.abs(some.scores - mean)
+    if keys.shape[-1] <= SORTED:
+        return foremost(keys, some.weights, share * mass)
     widest = mx.maximum(-mean, mean - _least(some, share, mass))
-    return foremost(-mx.abs(some.scores - mean), some.weights, share * mass, -widest)
+    return foremost(keys, some.weights, share * mass, -widest)
 
 
 def _least(some: Candidates, share: mx.array, mass: mx.array) -> mx.array:

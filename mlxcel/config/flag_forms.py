@@ -48,6 +48,8 @@ def loop(text: str) -> dict[str, int]:
     if match is None and word not in _LOOP_WORDS:
         raise ValueError("is none of off, on and MIN,MAX,COUNT (on: 1,20,4)")
     least, most, count = map(int, match.groups()) if match else _LOOP_WORDS[word]
+    if least > most:
+        raise ValueError(f"is MIN,MAX,COUNT with a MIN, {least}, above its MAX, {most}")
     return {"max_pattern_size": most, "min_pattern_size": least, "min_count": count}
 
 

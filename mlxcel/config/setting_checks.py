@@ -25,6 +25,7 @@ def canonical(name: str, value: object, rule: Mapping[str, Any]) -> Any:
     """The value as it is kept: a number is a float, however it was written."""
     types = listed(rule["type"])
     if not any(is_of(value, kind) for kind in types):
+        _refuse_beyond(name, value, rule)
         raise ValueError(f"{name} wants {any_of(types)}, got {_seen(value)}")
     _refuse_markup(name, value, _DEPTH)
     _refuse_bulk(name, value)
@@ -33,9 +34,18 @@ def canonical(name: str, value: object, rule: Mapping[str, Any]) -> Any:
     if "number" in types and "integer" not in types and not isinstance(value, str):
         value = _double(name, value)
     _bounds(name, value, rule)
+    # A form knows the words for what it cannot use; a schema has patterns.
+    formed = _FORMS[rule["x-form"]](name, value) if "x-form" in rule else value
     for place, broken in violations(rule, value):
         raise ValueError(f"{name}{place}: {broken}")
-    return _FORMS[rule["x-form"]](name, value) if "x-form" in rule else value
+    return formed
+
+
+def _refuse_beyond(name: str, value: object, rule: Mapping[str, Any]) -> None:
+    """An integer too large for the JSON parser arrives as a float: its size is what is wrong."""
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) >= 2**63
+    if is_whole and "integer" in listed(rule["type"]):
+        _bounds(name, value, {"minimum": -(2**63), "maximum": 2**63 - 1, **rule})
 
 
 def _seen(value: object) -> str:
@@ -48,7 +58,8 @@ def _language(name: str, value: Any) -> dict[str, Any]:
     try:
         return to_config(from_config(value))
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+        said = str(error)
+        raise ValueError(said if said.startswith(name) else f"{name}: {said}") from error
 
 
 _FORMS: Mapping[str, Callable[[str, Any], Any]] = {"language": _language}

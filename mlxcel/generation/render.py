@@ -15,10 +15,9 @@ from mlxcel.text.tools.instruct import with_instruction
 
 def template_kwargs(request: GenerationRequest, model: ChatModel) -> dict[str, Any]:
     """Strongest first: the request, the options made for one key each, the kwargs of the
-    settings, what is known of the model."""
-    known = {} if model.marks is None else {"enable_thinking": True}
+    settings, into which the start puts what is known of the model."""
     live = request.settings.template_kwargs
-    return {**known, **live, **_of_options(model.options), **request.prompt.kwargs}
+    return {**live, **_of_options(model.options), **request.prompt.kwargs}
 
 
 def _of_options(options: ChatOptions) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from mlxcel.store.resolve import (
     obtain,
     obtain_wheel_model,
 )
+from mlxcel.store.thinks import thinks
 from mlxcel.store.wheel import WheelSource
 
 log = logging.getLogger(__name__)
@@ -62,9 +63,17 @@ def resolve(composed: Composed, *, offline_only: bool = False, progress: Progres
     card = probe(folder, single_row_families())
     write(tree, "model.name", tree["model"]["name"] or _name(tree["model"], folder))
     write(tree, "model.path", str(folder))
+    if thinks(folder):
+        _let_think(tree)
     if card.sampling:
         _apply_checkpoint_defaults(tree, card, places(composed))
     return Resolved(tree=tree, card=card)
+
+
+def _let_think(tree: dict[str, Any]) -> None:
+    """Below what the operator says; a live change may take it away (http-settings, row 89)."""
+    own = read(tree, "live.chat_template.kwargs")
+    write(tree, "live.chat_template.kwargs", {"enable_thinking": True, **own})
 
 
 def _apply_bias_file(tree: dict[str, Any]) -> None:

@@ -4,11 +4,15 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from functools import partial
+from typing import TypeVar
 
 from sanic import HTTPResponse, Request
 
+from mlxcel.core.answer import Answer
 from mlxcel.core.errors import GenerationFailed, RemoteError
 from mlxcel.core.events import Event, Failed
 from mlxcel.core.ports import Generator
@@ -23,8 +27,14 @@ from mlxcel.http.routes import Row
 from mlxcel.http.sse import SseWriter
 from mlxcel.protocols.base import Head, Read, ReadRules, SseFrame, StreamEncoder
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 PRIORITY = "X-Priority"
+LARGE_BODY_BYTES = 256 * 1024
+LARGE_ANSWER_ENTRIES = 2048
+"""Some 10 ms of work each: what is larger is read or written on a thread."""
+_threads = ThreadPoolExecutor(2, thread_name_prefix="bodies")
 LAST_WORD_S = 2.0
 """How long a reader that has stopped reading may hold up the end of its stream."""
 
@@ -33,12 +43,15 @@ async def generate(request: Request, deps: Deps, row: Row) -> HTTPResponse | Non
     _keep_reading(request)
     with deps.inflight.enter() as ticket, ticket.cut_as_error():
         generator: Generator = deps.ports["generate"]
-        read = _read(request, deps, row, served=generator.model.names)
+        reader = _reader(request, deps, row, served=generator.model.names)
+        read = await _done(reader, is_large=len(request.body) > LARGE_BODY_BYTES)
         head = Head(id=read.request.id, created=int(time.time()), model=generator.model.id)
         # Closing the iterator frees the slot: at the end, on a failure, when the client left.
         async with aclosing(generator.generate(read.request)) as events:
             if not read.stream:
-                return json_reply(read.answer(head, await collect(events)))
+                answer = await collect(events)
+                is_large = _entries(answer) > LARGE_ANSWER_ENTRIES
+                return await _done(lambda: json_reply(read.answer(head, answer)), is_large=is_large)
             writer = SseWriter(request, deps.options.ping_interval_s)
             await _pump(request, ticket, writer, read.encoder(head), events)
     return None
@@ -50,16 +63,18 @@ def _keep_reading(request: Request) -> None:
     request.transport.resume_reading()
 
 
-def _read(request: Request, deps: Deps, row: Row, *, served: tuple[str, ...]) -> Read:
-    received_s = time.monotonic()
+def _reader(
+    request: Request, deps: Deps, row: Row, *, served: tuple[str, ...]
+) -> Callable[[], Read]:
+    """What reads the body; all else about the request is looked at now."""
     assert row.codec is not None, "checked when the rows were read"
     request_id = f"{row.codec.ID_PREFIX}{uuid.uuid4()}"
     request.ctx.request_id = request_id
-    return row.codec.read(
-        json_object(request),
+    read = partial(
+        row.codec.read,
         request_id=request_id,
         settings=deps.settings.current,
-        received_s=received_s,
+        received_s=time.monotonic(),
         rules=ReadRules(
             require_model=deps.options.routes["require_model"],
             served=served,
@@ -69,6 +84,19 @@ def _read(request: Request, deps: Deps, row: Row, *, served: tuple[str, ...]) ->
         ),
         lane=_lane(request),
     )
+    return lambda: read(json_object(request))
+
+
+async def _done(work: Callable[[], T], *, is_large: bool) -> T:
+    """The result of what may take seconds: then a thread does it, and others are served."""
+    if not is_large:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_threads, work)
+
+
+def _entries(answer: Answer) -> int:
+    """Of log-probabilities: they make an answer a hundred times as large as its text."""
+    return sum(1 + len(token.top) for choice in answer.choices for token in choice.logprobs)
 
 
 def _lane(request: Request) -> Lane:

@@ -21,6 +21,14 @@ SHOWN_CHARS = 60
 ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
+INTEGER = f"an integer from {-(2**63)} to {2**64 - 1}"
+"""What the JSON parser keeps as one: larger ones arrive as floats."""
+
+
+def _is_beyond(value: object) -> bool:
+    return isinstance(value, float) and value.is_integer() and abs(value) >= 2**63
+
+
 def json_type(value: object) -> str:
     """The JSON word for a Python value: `string`, `array`, `null`."""
     for kind, word in JSON_TYPES:
@@ -83,7 +91,7 @@ class Reader:
         if value is None:
             return None
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self._wrong(key, value, "an integer")
+            raise self._wrong(key, value, INTEGER if _is_beyond(value) else "an integer")
         self._bounds(key, value, minimum, maximum)
         return value
 

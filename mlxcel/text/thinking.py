@@ -6,18 +6,10 @@ import logging
 from dataclasses import dataclass
 from enum import Enum
 
+from mlxcel.core.think_marks import PAIRS, token_of
 from mlxcel.text.tokenizer import TextModel
 
 log = logging.getLogger(__name__)
-
-PAIRS = (
-    ("<think>", "</think>"),
-    ("<longcat_think>", "</longcat_think>"),
-    ("<|think:start|>", "<|think:end|>"),
-    ("<|channel>thought", "<channel|>"),
-    ("<|content_thinking|>", "<|end_message|>"),
-)
-"""In order of preference. Gemma's opening is a token and a word after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +59,7 @@ def _ids(text: TextModel, marker: str) -> tuple[int, ...]:
     token = text.vocabulary.id_of(marker)
     if token is not None:
         return (token,)
-    head = marker[: marker.rfind(">") + 1]
+    head = token_of(marker)
     if head == marker or head not in text.vocabulary:
         return ()
     return tuple(text.encode(marker))

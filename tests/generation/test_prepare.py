@@ -82,6 +82,19 @@ def test_prompt_that_leaves_no_room_is_refused_with_both_numbers(window: int) ->
         prepared(window=window)
 
 
+@pytest.mark.parametrize(
+    ("chars", "count"),
+    [
+        # The longest token has 13 bytes, and 15 of the prompt are two tokens of the template.
+        pytest.param(13 * 20 - 14, "at least 21", id="not-encoded"),
+        pytest.param(13 * 20 - 15, "247", id="counted"),
+    ],
+)
+def test_prompt_that_cannot_fit_is_refused_without_encoding_it(chars: int, count: str) -> None:
+    with pytest.raises(ContextLengthExceeded, match=rf"has {count} tokens.* 20 tokens"):
+        prepared(Message(role="user", text="a" * chars), window=20)
+
+
 def test_empty_prompt_is_refused() -> None:
     with pytest.raises(BadRequest, match="empty"):
         prepared(model=chat_model(""))

@@ -20,11 +20,9 @@ def kwargs(
     sent: dict[str, Any] | None = None,
     live: dict[str, Any] | None = None,
     options: dict[str, Any] | None = None,
-    *,
-    has_markers: bool = True,
 ) -> dict[str, Any]:
     request = asked(prompt={"kwargs": sent or {}}, settings=settings(template_kwargs=live or {}))
-    model = chat_model(words=THINKS if has_markers else (), **(options or {}))
+    model = chat_model(words=THINKS, **(options or {}))
     return template_kwargs(request, model)
 
 
@@ -45,8 +43,7 @@ def test_request_wins_over_the_server_key_by_key() -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        pytest.param({}, {"enable_thinking": True}, id="inferred-from-the-markers"),
-        pytest.param({"has_markers": False}, {}, id="nothing-without-markers"),
+        pytest.param({}, {}, id="nothing-by-itself"),
         pytest.param(
             {"live": {"enable_thinking": False}}, {"enable_thinking": False}, id="kwargs-flag"
         ),
@@ -64,13 +61,12 @@ def test_request_wins_over_the_server_key_by_key() -> None:
             {
                 "live": {"reasoning_effort": "low"},
                 "options": {"effort": "high"},
-                "has_markers": False,
             },
             {"reasoning_effort": "high"},
             id="effort",
         ),
         pytest.param(
-            {"live": LOW, "has_markers": False},
+            {"live": LOW},
             LOW,
             id="default-effort-leaves-the-kwargs-flag",
         ),
@@ -78,13 +74,12 @@ def test_request_wins_over_the_server_key_by_key() -> None:
             {
                 "options": {"effort": "high"},
                 "sent": LOW,
-                "has_markers": False,
             },
             LOW,
             id="effort-of-the-request",
         ),
         pytest.param(
-            {"options": {"preserves_reasoning": True}, "has_markers": False},
+            {"options": {"preserves_reasoning": True}},
             {"preserve_reasoning": True},
             id="preserve",
         ),
@@ -156,9 +151,44 @@ def test_tool_call_without_content_renders_as_one_with_empty_content(
     call = ToolCall(id="c1", name="f", arguments="{}")
     turn = Message(role="assistant", calls=(call,), **content)
     result = Message(role="tool", text="7", call_id="c1")
-    assert text(USER_HI, turn, result, words=CALLS) == (
+    source = "{# tools tool_calls #}" + TURNS
+    assert text(USER_HI, turn, result, source=source, words=CALLS) == (
         "<|user|>hi<|end|><|user|><|end|><|user|>7<|end|>"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        pytest.param('{"a":  1}', '{"a":  1}', id="object-as-it-is"),
+        pytest.param("[1", '"[1"', id="no-object"),
+        pytest.param("[" * 1500, f'"{"[" * 1500}"', id="too-deep"),
+    ],
+)
+@pytest.mark.parametrize("tools", [(), (WEATHER,)], ids=["none", "some"])
+def test_template_without_tools_shows_earlier_calls_as_text(
+    arguments: str, shown: str, tools: tuple[Tool, ...]
+) -> None:
+    calls = tuple(ToolCall(id=f"c{n}", name=n, arguments=arguments) for n in ("f", "g"))
+    turn = Message(role="assistant", text="Let me see.", calls=calls)
+    found = text(USER_HI, turn, USER_HI, tools=tools)
+    expected = "".join(
+        f'\n<tool_call>\n{{"name": "{name}", "arguments": {shown}}}\n</tool_call>' for name in "fg"
+    )
+    assert f"<|user|>Let me see.{expected}<|end|>" in found
+
+
+def test_turn_of_calls_at_the_end_is_no_answer_begun_although_it_has_text() -> None:
+    call = ToolCall(id="c1", name="f", arguments="{}")
+    found = text(USER_HI, Message(role="assistant", calls=(call,)))
+    assert found.endswith("</tool_call><|end|>")
+
+
+@pytest.mark.parametrize("word", ["tools", "tool_calls"])
+def test_template_that_knows_of_calls_shows_them_itself(word: str) -> None:
+    call = ToolCall(id="c1", name="f", arguments="{}")
+    turn = Message(role="assistant", text="a", calls=(call,))
+    assert "<tool_call>" not in text(USER_HI, turn, USER_HI, source=f"{{# {word} #}}" + TURNS)
 
 
 def test_refusal_of_the_template_is_a_bad_request() -> None:

@@ -1,9 +1,6 @@
 import asyncio
-import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +9,6 @@ from mlxcel.core.byte_vocab import END
 from mlxcel.core.errors import (
     BadRequest,
     ContextLengthExceeded,
-    ErrorInfo,
     QueueFull,
     RemoteError,
     StartupError,
@@ -26,146 +22,28 @@ from mlxcel.core.events import (
     Finished,
     FinishReason,
     TextDelta,
-    Timings,
-    Usage,
 )
-from mlxcel.core.request import ChatPrompt, GenerationRequest, Message
-from mlxcel.core.sampling import SamplingParams
+from mlxcel.core.request import ChatPrompt, Message
 from mlxcel.core.settings import LanguageBias
-from mlxcel.core.status import ModelInfo, State, WorkerStatus
+from mlxcel.core.status import State, WorkerStatus
 from mlxcel.generation.collect import collect
-from mlxcel.generation.service import GenerationService
 from mlxcel.link.messages import (
     RowAccepted,
-    RowEnded,
-    RowEvent,
     RowFailed,
-    RowFinished,
-    RowStarted,
     RowTokens,
-    Submit,
+)
+from tests.generation.scripted import (
+    ERROR,
+    INFO,
+    SILENCE,
+    STARTED,
+    ScriptedChat,
+    request,
+    rows,
+    service,
 )
 from tests.settings import settings
 from tests.tiny.checkpoint import build_tiny_checkpoint
-
-INFO = ModelInfo(
-    family="llama",
-    vocab_size=264,
-    context_window=64,
-    train_window=512,
-    hidden_size=64,
-    parameters=1,
-    weights_bytes=4,
-    precision="float32",
-    device="cpu",
-)
-ERROR = ErrorInfo(code="generation_failed", status=500, message="NaN in the logits")
-SILENCE = None
-
-
-class ScriptedChannel:
-    """Plays rows; None among them is silence without end."""
-
-    def __init__(self, rows: Sequence[RowEvent | None]) -> None:
-        self._rows = iter(rows)
-        self._next = next(self._rows, SILENCE)
-
-    @property
-    def is_ready(self) -> bool:
-        return self._next is not SILENCE
-
-    async def next(self) -> RowEvent:
-        row, self._next = self._next, next(self._rows, SILENCE)
-        if row is SILENCE:
-            await asyncio.Event().wait()
-        assert row is not None
-        return row
-
-
-class ScriptedChat:
-    """A chat port that answers every request with the same rows and keeps what it was told."""
-
-    def __init__(
-        self,
-        rows: Sequence[RowEvent | None] = (),
-        *,
-        refusal: Exception | None = None,
-        death: Exception | None = None,
-    ) -> None:
-        self.rows = rows
-        self.refusal = refusal
-        self.death = death
-        self.submitted: list[Submit] = []
-        self.cancelled: list[str] = []
-        self.cut: list[int] = []
-        self.state = WorkerStatus(name="chat", state=State.OK, model=INFO)
-
-    def open(self, request_id: str, /) -> ScriptedChannel:
-        if self.refusal is not None:
-            raise self.refusal
-        return ScriptedChannel(self.rows)
-
-    def send(self, submit: Submit, /) -> None:
-        self.submitted.append(submit)
-        if self.death is not None:
-            raise self.death
-
-    def cancel(self, request_id: str, /, choice: int | None = None) -> None:
-        if choice is None:
-            self.cancelled.append(request_id)
-        else:
-            self.cut.append(choice)
-
-    def status(self) -> WorkerStatus:
-        return self.state
-
-
-def service(chat: ScriptedChat, **changes: Any) -> GenerationService:
-    options = {
-        "chat_template": {"text": None, "file": None},
-        "model": {"path": None, "name": "echo", "alias": []},
-        "reasoning": {
-            "enabled": "auto",
-            "effort": "default",
-            "preserve": False,
-            "format": "auto",
-            "budget_message": None,
-        },
-        "skip_chat_parsing": False,
-        "prefill_assistant": True,
-        "lang_bias": {"file": None, "rebuild_cache": False},
-        "cache_dir": None,
-        "sampling": {"logit_bias": []},
-    }
-    return GenerationService(options | changes, chat=chat)
-
-
-def request(text: str = "hi", *, stop: tuple[str, ...] = ()) -> GenerationRequest:
-    return GenerationRequest(
-        id="r1",
-        prompt=ChatPrompt(messages=(Message(role="user", text=text),)),
-        settings=settings(),
-        sampling=SamplingParams(),
-        max_tokens=20,
-        stop=stop,
-        received_s=0.0,
-    )
-
-
-STARTED = RowStarted("r1", queued_ms=0.0, prompt_ms=0.0)
-
-
-def rows(answer: bytes) -> list[RowEvent]:
-    usage = Usage(prompt_tokens=5, completion_tokens=len(answer))
-    timings = Timings(queued_ms=0.0, prompt_ms=0.0, decode_ms=0.0)
-    return [
-        RowAccepted("r1"),
-        STARTED,
-        RowTokens(id="r1", ids=list(answer[:1])),
-        RowTokens(id="r1", ids=list(answer[1:])),
-        RowEnded(id="r1", reason=FinishReason.EOS),
-        RowFinished("r1", usage, timings),
-    ]
 
 
 @pytest.mark.asyncio
@@ -219,26 +97,6 @@ async def test_cancelled_task_cancels_the_row() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert chat.cancelled == ["r1"]
-
-
-@pytest.mark.asyncio
-async def test_watchdog_fails_a_row_that_has_begun_and_falls_silent() -> None:
-    chat = ScriptedChat([RowAccepted("r1"), STARTED, RowTokens(id="r1", ids=[97]), SILENCE])
-    short = settings(decode_timeout_s=0.01)
-    events = [e async for e in service(chat).generate(replace(request(), settings=short))]
-    assert isinstance(events[-1], Failed)
-    assert (events[-1].error.code, events[-1].error.status) == ("decode_timeout", 504)
-    assert chat.cancelled
-
-
-@pytest.mark.asyncio
-async def test_watchdog_leaves_a_silent_prefill_alone() -> None:
-    chat = ScriptedChat([RowAccepted("r1"), SILENCE])
-    short = settings(decode_timeout_s=0.01)
-    events = service(chat).generate(replace(request(), settings=short))
-    assert await anext(events) == Accepted(5)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(anext(events), 0.1)
 
 
 @pytest.mark.asyncio
@@ -319,15 +177,6 @@ async def test_configured_template_beats_the_checkpoints(tmp_path: Path, both: b
     asked = {"text": "from text" if both else None, "file": str(path)}
     await collect(service(chat, chat_template=asked).generate(request()))
     assert len(chat.submitted[0].tokens) == 4 * len("from text" if both else "from the file")
-
-
-@pytest.mark.asyncio
-async def test_ignored_budget_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    text = service(ScriptedChat(rows(b"yes")))
-    for budget in (None, 3, 0):
-        await collect(text.generate(replace(request(), thinking_budget=budget)))
-    warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
-    assert warnings == ["a thinking budget is ignored: echo has no think markers"]
 
 
 @pytest.mark.asyncio

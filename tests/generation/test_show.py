@@ -18,7 +18,7 @@ from mlxcel.core.events import (
     TokenLogprobs,
     ToolCallDelta,
 )
-from mlxcel.core.request import ToolChoice, ToolMode
+from mlxcel.core.request import ChatPrompt, ToolChoice, ToolMode
 from mlxcel.generation.chat_model import ChatModel
 from mlxcel.generation.options import ReasoningFormat
 from mlxcel.link.messages import RowEvent, RowTokens, TokenScores
@@ -181,6 +181,53 @@ def test_calls_are_the_reason_however_the_answer_ended(reason: FinishReason) -> 
     assert end_of(events) == ChoiceFinished(FinishReason.TOOL_CALLS)
 
 
+HALVES = [
+    pytest.param('\n<tool_call>\n{"name": "weather", "argum', id="in-a-call"),
+    pytest.param("\n<tool_call>", id="after-a-marker"),
+    pytest.param("\n<tool_c", id="in-a-marker"),
+]
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("reason", [FinishReason.LENGTH, FinishReason.CONTEXT])
+def test_limit_inside_a_call_after_a_whole_one_is_the_reason(
+    half: str, reason: FinishReason
+) -> None:
+    events = told(f"So. {CALL}{half}", prompt=TOOLS, reason=reason)
+    assert end_of(events) == ChoiceFinished(reason)
+    assert (calls_of(events), text_of(events)) == ([OSLO], "So.")
+
+
+def test_half_a_call_of_an_answer_that_ended_by_itself_is_content() -> None:
+    half = '<tool_call>\n{"name": "weather", "argum'
+    events = told(CALL + half, prompt=TOOLS)
+    assert end_of(events) == ChoiceFinished(FinishReason.TOOL_CALLS)
+    assert text_of(events) == half
+
+
+def test_whole_broken_call_stays_content_when_a_limit_ends_the_answer_after_it() -> None:
+    broken = "<tool_call>oh no</tool_call>"
+    events = told(broken + CALL, prompt=TOOLS, reason=FinishReason.LENGTH)
+    assert end_of(events) == ChoiceFinished(FinishReason.TOOL_CALLS)
+    assert text_of(events) == broken
+
+
+def test_forced_choice_that_a_limit_cut_is_met_by_its_whole_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    prompt = TOOLS | {"tool_choice": REQUIRED}
+    told(f"{CALL}<tool_call>", prompt=prompt, reason=FinishReason.LENGTH)
+    assert [one for one in caplog.records if one.levelno == logging.WARNING] == []
+
+
+def test_template_without_tools_is_read_in_the_form_it_is_told() -> None:
+    model = chat_model("{# <arg_key> #}" + TURNS, CALLS)
+    assert calls_of(told(CALL, model=model, prompt=TOOLS)) == [OSLO]
+    grammar = model.call_grammar(ChatPrompt(messages=(), **TOOLS, tool_choice=REQUIRED))
+    assert grammar is not None
+    assert '\\"arguments\\": ' in grammar
+
+
 def test_calls_are_the_reason_although_a_stop_matched_after_them() -> None:
     events = told(f"{CALL}!", prompt=TOOLS, stop=("!",))
     assert end_of(events) == ChoiceFinished(FinishReason.TOOL_CALLS)
@@ -195,7 +242,7 @@ def test_broken_call_is_content_and_a_plain_end() -> None:
 
 
 def test_form_of_another_family_becomes_the_same_call() -> None:
-    model = chat_model("{# <arg_key> #}" + TURNS, CALLS)
+    model = chat_model("{# tools <arg_key> #}" + TURNS, CALLS)
     markup = "<tool_call>weather<arg_key>city</arg_key><arg_value>Oslo</arg_value></tool_call>"
     events = told(markup, model=model, prompt=TOOLS)
     assert (calls_of(events), text_of(events)) == ([OSLO], "")

@@ -128,13 +128,15 @@ def test_forced_choice_becomes_a_constraint(
 @pytest.mark.parametrize("words", [(), ("[TOOL_CALLS]",)], ids=["text", "token"])
 def test_marker_may_be_a_token_or_text(words: tuple[str, ...]) -> None:
     prompt = {"tools": (WEATHER,), "tool_choice": REQUIRED}
-    found = watch(source="{# [TOOL_CALLS] #}" + TURNS, words=words, prompt=prompt)
+    found = watch(source="{# tools [TOOL_CALLS] #}" + TURNS, words=words, prompt=prompt)
     assert found.constraint is not None
 
 
 def test_forced_choice_is_left_to_the_words_where_a_call_is_no_json() -> None:
     prompt = {"tools": (WEATHER,), "tool_choice": REQUIRED}
-    assert watch(source="<|tool_call_start|>" + TURNS, words=(), prompt=prompt) == Watch()
+    assert (
+        watch(source="{# tools #}<|tool_call_start|>" + TURNS, words=(), prompt=prompt) == Watch()
+    )
 
 
 def test_forced_choice_binds_a_model_that_shows_no_form_of_its_own() -> None:

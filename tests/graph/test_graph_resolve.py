@@ -105,6 +105,31 @@ def test_sampling_of_the_checkpoint_keeps_our_bounds(folder: Path, said: dict[st
     assert sampling(resolved(*words)) == before
 
 
+@pytest.mark.parametrize(
+    ("words", "own", "kwargs"),
+    [
+        pytest.param(("<think>", "</think>"), "{}", {"enable_thinking": True}, id="thinks"),
+        pytest.param(("<|channel>", "<channel|>"), "{}", {"enable_thinking": True}, id="gemma"),
+        pytest.param(("<think>",), "{}", {}, id="half-a-pair"),
+        pytest.param((), "{}", {}, id="does-not"),
+        pytest.param(
+            ("<think>", "</think>"),
+            "{enable_thinking: false, a: 1}",
+            {"enable_thinking": False, "a": 1},
+            id="the-operator-wins",
+        ),
+    ],
+)
+def test_a_model_that_thinks_is_told_so_by_a_setting(
+    folder: Path, words: tuple[str, ...], own: str, kwargs: dict[str, Any]
+) -> None:
+    added = [{"id": token, "content": word} for token, word in enumerate(words)]
+    (folder / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
+    kwargs_of = f"live.chat_template.kwargs={own}"
+    result = resolved("model=default", f"model.path={folder}", kwargs_of)
+    assert result.tree["live"]["chat_template"]["kwargs"] == kwargs
+
+
 def test_families_that_cannot_batch_are_listed_with_a_reason() -> None:
     families = single_row_families()
     assert {"nemotron_h", "jamba", "mamba", "mamba2", "afmoe"} <= set(families)

@@ -100,3 +100,14 @@ def test_a_token_read_is_not_changed_by_a_later_one() -> None:
         return first, await channel.next()
 
     assert asyncio.run(scenario()) == (tokens([1]), tokens([2]))
+
+
+def test_a_channel_is_ready_when_there_is_something_to_read_or_an_end() -> None:
+    channel = Channel()
+    assert not channel.is_ready
+    channel.put(tokens([1]))
+    assert channel.is_ready
+    asyncio.run(channel.next())
+    assert not channel.is_ready
+    channel.close()
+    assert channel.is_ready

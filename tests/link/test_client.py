@@ -150,3 +150,17 @@ def test_an_id_in_use_is_refused(submit: Submitter) -> None:
     ask(client, submit("a", "x"))
     with pytest.raises(BadRequest, match="'a'"):
         ask(client, submit("a", "x"))
+
+
+def test_cancelling_one_choice_leaves_the_channel_open(submit: Submitter) -> None:
+    sent: list[ToWorker] = []
+    client = connected(sent)
+    channel = client.open("a")
+    client.send(submit("a", "hi"))
+    client.cancel("a", 1)
+    client.cancel("unknown", 1)
+    assert sent[1:] == [Cancel(id="a", choice=1)]
+    client.deliver(Frame([RowAccepted("a"), finished("a")], WorkerStats(slots=1)))
+    assert read(channel) == [RowAccepted("a"), finished("a")]
+    client.cancel("a", 0)
+    assert len(sent) == 2

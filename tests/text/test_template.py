@@ -138,3 +138,12 @@ def test_tools_are_the_entries_as_they_were_sent() -> None:
 
 def test_kwargs_cannot_replace_the_tools() -> None:
     assert compiled("{{ tools | length }}").render((USER,), {"tools": []}, (WEATHER,)) == "1"
+
+
+@pytest.mark.parametrize("text", ["[" * 1500, '{"a":' * 5000], ids=["arrays", "objects"])
+def test_arguments_nested_without_end_are_shown_as_text(text: str) -> None:
+    call = ToolCall(id="c", name="f", arguments=text)
+    turn = Message(role="assistant", calls=(call,))
+    source = "{{ messages[0].tool_calls[0].function.arguments }}"
+    template = ChatTemplate(source, origin="test", special_tokens={})
+    assert template.render([turn], {}) == text

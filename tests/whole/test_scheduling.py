@@ -115,6 +115,7 @@ def test_the_33rd_in_a_queue_of_32_is_refused_without_a_stream(engine: str, wide
 # Watchdog
 
 
+@pytest.mark.slow
 def test_a_stuck_row_is_cancelled_and_others_go_on() -> None:
     """Each row has the bound that was set when it came: a later PATCH is for later rows."""
     with Program("model=echo", "engine.delay_ms=1500") as program:
@@ -172,6 +173,7 @@ class Timed(threading.Thread):
         return sum(start <= moment <= end for moment in self.times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "lanes", "victim"),
     [
@@ -188,7 +190,7 @@ def test_a_high_request_drives_out_the_right_row(
         "scheduler.preemption.enabled=true",
         f"scheduler.preemption.policy={policy}",
     )
-    limits = {"long": 900, "short": 800, "high": 120}
+    limits = {"long": 3000, "short": 2500, "high": 400}
     with Program(*serve_checkpoint(wide, *words)) as program:
         alone = {name: text_of(program.chat(name, max_tokens=n)) for name, n in limits.items()}
         rows = {"long": Timed(program, "long", lanes[0], limits["long"])}
@@ -202,8 +204,9 @@ def test_a_high_request_drives_out_the_right_row(
         assert {row.reason for row in rows.values()} == {"length"}
         during = (rows["high"].times[0], rows["high"].times[-1])
         pieces = {name: rows[name].pieces_within(*during) for name in ("long", "short")}
-        assert pieces.pop(victim) <= 2
-        assert min(pieces.values()) > 20
+        paused, (other,) = pieces.pop(victim), pieces.values()
+        assert other > 100
+        assert paused < other / 10
         await_idle(program, 2.0)
         assert program.health()["observability"]["preemptions"] == 1
 

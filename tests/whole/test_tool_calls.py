@@ -16,6 +16,7 @@ from tests.tiny.checkpoint import build_tiny_checkpoint
 from tests.whole.calls import Spoken, named, plain, streamed, tool
 from tests.whole.program import Program, chat_body, serve_checkpoint
 from tests.whole.schemas import assert_valid
+from tests.whole.test_openai_sdk import sdk
 
 pytestmark = [pytest.mark.whole, pytest.mark.slow]
 
@@ -138,7 +139,7 @@ def test_required_makes_a_call_of_one_of_the_tools(program: Program) -> None:
         asked = body(number, "required", TOOLS, temperature=3)
         return plain(program, asked), streamed(program, asked)
 
-    answers = all_of(ask, 24)
+    answers = all_of(ask, 16)
     for whole, pieces in answers:
         assert_called(whole, TOOLS)
         assert pieces == whole
@@ -240,3 +241,30 @@ def test_a_wrong_choice_is_refused_before_the_stream(
     status, answer = program.post(CHAT, body(0, "required", TOOLS, stream=asked_stream) | fields)
     assert status == 400
     assert_error_object(answer, param=param)
+
+
+def test_the_official_client_puts_a_streamed_call_together(program: Program) -> None:
+    """With its own helper, which accumulates deltas, and by hand from the chunks."""
+    client = sdk(program)
+    fields = body(6, named("weather"), TOOLS)
+    fields["extra_body"] = {name: fields.pop(name) for name in ("top_k", "min_p")}
+    for entry in fields["tools"]:
+        entry["function"]["strict"] = True
+    answer = client.chat.completions.create(**fields)
+    (call,) = answer.choices[0].message.tool_calls
+    assert answer.choices[0].finish_reason == "tool_calls"
+    assert_valid(WEATHER, call.function.arguments)
+    with client.chat.completions.stream(**fields) as events:
+        final = events.get_final_completion()
+    (streamed_call,) = final.choices[0].message.tool_calls
+    assert streamed_call.function.name == call.function.name == "weather"
+    assert streamed_call.function.arguments == call.function.arguments
+    assert final.choices[0].finish_reason == "tool_calls"
+    assert final.choices[0].message.content is None
+    chunks = list(client.chat.completions.create(**fields, stream=True))
+    parts = [part for c in chunks for part in c.choices[0].delta.tool_calls or ()]
+    assert "".join(part.function.arguments or "" for part in parts) == call.function.arguments
+    result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
+    turns = [*fields["messages"], answer.choices[0].message.model_dump(), result]
+    after = client.chat.completions.create(**fields | {"messages": turns, "tool_choice": "auto"})
+    assert after.choices[0].message.role == "assistant"

@@ -53,10 +53,14 @@ def reasoning_body(text: str, alias: str | None) -> dict[str, str]:
     return {"reasoning_content": text} | ({} if alias is None else {alias: text})
 
 
+def only_body(is_thought: bool) -> dict[str, bool]:
+    return {"reasoning_only": True} if is_thought else {}
+
+
 def chat_body(
     head: Head, answer: Answer, *, has_logprobs: bool, reasoning_alias: str | None
 ) -> dict[str, Any]:
-    """`reasoning_only` stands for the whole answer: it is there when no choice says more."""
+    """`reasoning_only` stands beside a choice; for the only one also at the top."""
     choices = [
         {
             "index": index,
@@ -64,9 +68,10 @@ def chat_body(
             "finish_reason": FINISH[choice.reason],
             "logprobs": logprobs_body(choice.logprobs) if has_logprobs else None,
         }
+        | only_body(choice.reasoning_only)
         for index, choice in enumerate(answer.choices)
     ]
-    is_thought = all(choice.reasoning_only for choice in answer.choices)
+    is_thought = len(choices) == 1 and answer.choices[0].reasoning_only
     return {
         "id": head.id,
         "object": "chat.completion",
@@ -76,7 +81,7 @@ def chat_body(
         "choices": choices,
         "usage": usage_body(answer.usage),
         "timings": timings_body(answer.usage, answer.timings),
-    } | ({"reasoning_only": True} if is_thought else {})
+    } | only_body(is_thought)
 
 
 def _message(choice: Choice, alias: str | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from mlxcel.protocols.openai.answer import chat_body
 from mlxcel.protocols.openai.chunks import ChatEncoder
 from mlxcel.protocols.openai.extras import read_switch
 from mlxcel.protocols.openai.logprobs import read_top_logprobs
-from mlxcel.protocols.openai.messages import read_messages, refuse_media
+from mlxcel.protocols.openai.messages import read_messages, refuse_media, require_input
 from mlxcel.protocols.openai.numbers import given
 from mlxcel.protocols.openai.output import read_output
 from mlxcel.protocols.openai.penalties import read_breaker_texts
@@ -28,6 +28,7 @@ from mlxcel.protocols.openai.sampling import (
 from mlxcel.protocols.openai.steering import read_loop, read_thinking_budget
 from mlxcel.protocols.openai.template_kwargs import read_template_kwargs
 from mlxcel.protocols.openai.tools import read_tool_choice, read_tools
+from mlxcel.protocols.openai.types import check_types
 
 ID_PREFIX = "chatcmpl-"
 CHOICES = 8
@@ -75,9 +76,11 @@ def read(
     """
     fields = Reader(body)
     check_model(fields, rules)
+    check_types(fields)
     stream = fields.boolean("stream") or False
     include_usage = _include_usage(fields) if stream else False
     messages = read_messages(fields)
+    require_input(fields, messages)
     top_logprobs = read_top_logprobs(fields)
     sampling = read_sampling(fields, settings.sampling, rules.fixed, draw)
     max_tokens = read_max_tokens(fields, settings.sampling.max_tokens)

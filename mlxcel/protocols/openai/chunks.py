@@ -15,7 +15,13 @@ from mlxcel.core.events import (
     ToolCallDelta,
 )
 from mlxcel.protocols.base import Head, SseFrame
-from mlxcel.protocols.openai.answer import FINISH, reasoning_body, timings_body, usage_body
+from mlxcel.protocols.openai.answer import (
+    FINISH,
+    only_body,
+    reasoning_body,
+    timings_body,
+    usage_body,
+)
 from mlxcel.protocols.openai.errors import error_body
 from mlxcel.protocols.openai.logprobs import logprobs_body
 
@@ -86,8 +92,9 @@ class ChatEncoder:
         yield DONE
 
     def _finish(self, event: ChoiceFinished) -> dict[str, Any]:
-        chunk = self._chunk([_choice(event.choice, {}, FINISH[event.reason], ())])
-        return chunk | ({"reasoning_only": True} if event.reasoning_only else {})
+        is_thought = event.reasoning_only
+        choice = _choice(event.choice, {}, FINISH[event.reason], ()) | only_body(is_thought)
+        return self._chunk([choice]) | only_body(is_thought and self._choices == 1)
 
     def _delta(
         self, choice: int, delta: dict[str, Any], logprobs: Sequence[TokenLogprobs] = ()

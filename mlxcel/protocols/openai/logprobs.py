@@ -1,6 +1,7 @@
 """Log-probabilities: what a request asks for, and how an answer shows them."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from mlxcel.core.events import Likely, TokenLogprobs
@@ -33,5 +34,11 @@ def _likely(token: Likely) -> dict[str, Any]:
     return {
         "token": token.token,
         "logprob": max(token.logprob, LEAST),
-        "bytes": list(token.data),
+        "bytes": _bytes(token.data),
     }
+
+
+@lru_cache(maxsize=1 << 16)
+def _bytes(data: bytes) -> list[int]:
+    """Shared by all that name the token, so nobody may change it."""
+    return list(data)

@@ -6,23 +6,30 @@ from typing import Any
 from mlxcel.core.errors import BadField, NotSupported
 from mlxcel.core.request import Message, ToolCall
 from mlxcel.protocols.fields import Reader, json_type, shown
+from mlxcel.protocols.openai.media import MEDIA_PARTS, check_media
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
-MEDIA_PARTS = {"image_url": "image", "input_audio": "audio", "video_url": "video"}
+MESSAGES = 65_536
+"""Each costs a prompt some tokens, and there is no window that large."""
 
 
 def read_messages(fields: Reader) -> tuple[Message, ...]:
-    """Raises BadField. A media part counts as input, without a trace in the messages."""
+    """Raises BadField for what is malformed. A media part leaves no trace in the messages."""
     entries = fields.items("messages")
     if entries is None:
         raise fields.refuse("messages", "is required; it wants an array of messages")
-    readers = [_object(entry, f"messages[{i}]") for i, entry in enumerate(entries)]
-    messages = tuple(_message(reader) for reader in readers)
+    if len(entries) > MESSAGES:
+        raise fields.refuse("messages", f"wants at most {MESSAGES} messages, got {len(entries)}")
+    readers = (_object(entry, f"messages[{i}]") for i, entry in enumerate(entries))
+    return tuple(_message(reader) for reader in readers)
+
+
+def require_input(fields: Reader, messages: Sequence[Message]) -> None:
+    """After `read_messages`. A media part is input enough."""
     if not any(map(_has_input, messages)) and _first_media(fields) is None:
         raise fields.refuse(
             "messages", "wants at least one message with text, tool calls or reasoning"
         )
-    return messages
 
 
 def refuse_media(fields: Reader) -> None:
@@ -82,6 +89,7 @@ def _part_text(part: Reader) -> str:
     if kind not in MEDIA_PARTS:
         known = ", ".join(("text", *MEDIA_PARTS))
         raise part.refuse("type", f"wants one of {known}; got {shown(kind)}")
+    check_media(part)
     return ""
 
 

@@ -42,6 +42,10 @@ def draw_seed() -> int:
 def read_sampling(
     fields: Reader, defaults: SamplingDefaults, fixed: FixedDefaults, draw: Draw = draw_seed
 ) -> SamplingParams:
+    # What has a range of its own is read first, in the order of the contract (http-openai, 3).
+    threshold = _between(fields, "xtc_threshold", 0.5, fixed.xtc_threshold)
+    probability = _between(fields, "xtc_probability", 1.0, fixed.xtc_probability)
+    sigma, typical = _sigma(fields, fixed.top_n_sigma), _typical(fields, fixed.typical_p)
     top_k = given(fields.integer("top_k", minimum=0), defaults.top_k)
     window = read_window(
         fields, defaults.repetition_context_size, "repetition_context_size", "repeat_last_n"
@@ -51,10 +55,10 @@ def read_sampling(
         top_p=clamped(given(fields.number("top_p"), defaults.top_p), 0.0, 1.0),
         top_k=min(top_k, INT32_MAX),
         min_p=clamped(given(fields.number("min_p"), defaults.min_p), 0.0, 1.0),
-        typical_p=_typical(fields, fixed.typical_p),
-        top_n_sigma=_sigma(fields, fixed.top_n_sigma),
-        xtc_probability=_between(fields, "xtc_probability", 1.0, fixed.xtc_probability),
-        xtc_threshold=_between(fields, "xtc_threshold", 0.5, fixed.xtc_threshold),
+        typical_p=typical,
+        top_n_sigma=sigma,
+        xtc_probability=probability,
+        xtc_threshold=threshold,
         repetition_penalty=read_repetition(fields, defaults.repetition_penalty),
         frequency_penalty=read_additive(fields, "frequency_penalty", defaults.frequency_penalty),
         presence_penalty=read_additive(fields, "presence_penalty", defaults.presence_penalty),

@@ -301,5 +301,39 @@ def test_template_kwargs_beyond_the_bounds_are_refused(
     assert caught.value.param == place
 
 
+EMPTY = [{"role": "user", "content": " "}]
+IN_ORDER: list[tuple[str, dict[str, Any]]] = [
+    ("n", {"n": "2"}),
+    ("messages", {"messages": EMPTY}),
+    ("top_logprobs", {"logprobs": True, "top_logprobs": 21}),
+    ("xtc_threshold", {"xtc_threshold": 0.6}),
+    ("xtc_probability", {"xtc_probability": 2}),
+    ("top_n_sigma", {"top_n_sigma": -1}),
+    ("typical_p", {"typical_p": 0}),
+]
+"""What is wrong, in the order of the contract (http-openai 3, rows 2 to 9)."""
+
+
+@pytest.mark.parametrize("first", range(len(IN_ORDER)), ids=[name for name, _ in IN_ORDER])
+def test_the_first_check_that_fails_is_told(first: int) -> None:
+    sent = {key: value for _, fields in IN_ORDER[first:] for key, value in fields.items()}
+    with pytest.raises(BadField) as caught:
+        chat_read(**sent)
+    assert caught.value.param == IN_ORDER[first][0]
+
+
+@pytest.mark.parametrize("name", ["stop", "thinking_budget", "ignore_eos", "logit_bias", "seed"])
+def test_types_are_looked_at_before_values(name: str) -> None:
+    with pytest.raises(BadField) as caught:
+        chat_read(messages=EMPTY, xtc_threshold=9, **{name: 0.5})
+    assert caught.value.param == name
+
+
+def test_an_integer_that_no_parser_keeps_is_told_the_range() -> None:
+    rule = "seed: wants an integer from -9223372036854775808 to 18446744073709551615, got"
+    with pytest.raises(BadField, match=rule):
+        chat_read(seed=float(2**70))
+
+
 def test_drawn_seeds_differ() -> None:
     assert len({draw_seed() for _ in range(8)}) > 1

@@ -145,14 +145,18 @@ def test_an_answer_without_reasoning_names_none() -> None:
     assert "reasoning_only" not in message
 
 
-def test_a_body_is_reasoning_only_when_every_choice_is() -> None:
+def test_reasoning_only_stands_beside_each_choice_and_for_the_only_one_at_the_top() -> None:
     thought = [ReasoningDelta("a"), ChoiceFinished(FinishReason.LENGTH, reasoning_only=True)]
-    other = ChoiceFinished(FinishReason.LENGTH, 1, reasoning_only=True)
     mixed = ChoiceFinished(FinishReason.LENGTH, 1)
-    assert body(chat_read(n=2), [*thought, other, FINISHED])["reasoning_only"] is True
-    assert "reasoning_only" not in body(chat_read(n=2), [*thought, mixed, FINISHED])
+    two = body(chat_read(n=2), [*thought, mixed, FINISHED])
     streamed = frames(chat_read(n=2), [*thought, mixed, FINISHED])
-    assert ["reasoning_only" in frame for frame in streamed[1:3]] == [True, False]
+    assert ["reasoning_only" in choice for choice in two["choices"]] == [True, False]
+    assert ["reasoning_only" in one["choices"][0] for one in streamed[1:3]] == [True, False]
+    assert not any("reasoning_only" in one for one in [two, *streamed[1:3]])
+    one = body(chat_read(), [*thought, FINISHED])
+    last = frames(chat_read(), [*thought, FINISHED])[-2]
+    for whole in (one, last):
+        assert whole["reasoning_only"] is whole["choices"][0]["reasoning_only"] is True
 
 
 def test_logprobs_that_were_asked_for_are_there_for_an_empty_answer_too() -> None:

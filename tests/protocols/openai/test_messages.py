@@ -11,6 +11,11 @@ from tests.protocols.openai.reading import chat_read
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 IMAGE = {"type": "image_url", "image_url": {"url": "http://x/a.png"}}
 USER = {"role": "user", "content": "q"}
+PAYLOADS: dict[str, Any] = {
+    "image_url": {"url": "http://x/a.png", "detail": "low", "max_soft_tokens": 70},
+    "video_url": {"url": "http://x/a.mp4", "fps": 2},
+    "input_audio": {"data": "AAAA", "format": "wav"},
+}
 
 
 def messages(*entries: Any) -> tuple[Message, ...]:
@@ -126,9 +131,47 @@ def test_missing_messages_are_named() -> None:
     ids=["image", "audio", "video"],
 )
 def test_media_is_not_supported(kind: str, word: str) -> None:
+    part = {"type": kind, kind: PAYLOADS[kind]}
     with pytest.raises(NotSupported, match=f"^{word} input is not supported") as caught:
-        messages({"role": "user", "content": [{"type": "text", "text": "x"}, {"type": kind}]})
+        messages({"role": "user", "content": [{"type": "text", "text": "x"}, part]})
     assert (caught.value.status, caught.value.param) == (501, "messages[0].content[1]")
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "place"),
+    [
+        pytest.param("image_url", None, "", id="image-without-one"),
+        pytest.param("image_url", "https://x", "", id="image-as-text"),
+        pytest.param("image_url", {}, ".url", id="image-without-url"),
+        pytest.param("image_url", {"url": 5}, ".url", id="image-url-as-number"),
+        pytest.param("image_url", {"url": "x", "detail": "sharp"}, ".detail", id="detail"),
+        pytest.param(
+            "image_url", {"url": "x", "max_soft_tokens": "9"}, ".max_soft_tokens", id="soft-tokens"
+        ),
+        pytest.param("video_url", {"url": "x", "fps": "2"}, ".fps", id="fps"),
+        pytest.param("input_audio", {"format": "wav"}, ".data", id="audio-without-data"),
+        pytest.param("input_audio", {"data": "x", "format": 1}, ".format", id="audio-format"),
+    ],
+)
+def test_a_bad_payload_is_told_before_media_is_refused(kind: str, payload: Any, place: str) -> None:
+    with pytest.raises(BadField) as caught:
+        messages({"role": "user", "content": [{"type": kind, kind: payload}]})
+    assert caught.value.param == f"messages[0].content[0].{kind}{place}"
+
+
+def test_details_are_read_in_any_case() -> None:
+    with pytest.raises(NotSupported):
+        messages(
+            {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": {"url": "x", "detail": "HIGH"}}],
+            }
+        )
+
+
+def test_more_messages_than_any_window_holds_are_refused() -> None:
+    with pytest.raises(BadField, match="at most 65536 messages, got 65537"):
+        messages(*[USER] * 65_537)
 
 
 def test_a_media_part_is_input_enough() -> None:

@@ -195,6 +195,22 @@ def test_the_form_is_the_one_models_were_trained_on(
     assert other.try_consume_tokens(list(compact)) < len(compact)
 
 
+def test_a_free_name_is_no_second_spelling_of_a_property(plain: Tokenizer) -> None:
+    r"""`\u006e` is n: as the name of an additional property it would be n with another type."""
+    free = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "additionalProperties": {"type": "string"},
+    }
+    choice = ToolChoice(mode=ToolMode.NAMED, name="f")
+    grammar = formats.LLAMA3_JSON.forced_grammar([tool("f", free)], choice)
+    assert grammar is not None
+    for name, is_taken in (("m", True), ("\\u006e", False)):
+        matcher = LLMatcher(llguidance_tokenizer(plain.to_str()), grammar)
+        text = f'{{"name": "f", "parameters": {{"{name}": "x"}}}}'.encode()
+        assert (matcher.try_consume_tokens(list(text)) == len(text)) == is_taken
+
+
 def test_markers_that_are_tokens_are_forced_as_tokens(marked: Tokenizer) -> None:
     for form in (formats.JSON_TOOLS, formats.MISTRAL):
         specials = special_words(marked, form.markers)

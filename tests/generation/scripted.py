@@ -1,0 +1,147 @@
+"""A service over a chat port that plays rows, and keeps what it was told."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from mlxcel.core.errors import (
+    ErrorInfo,
+)
+from mlxcel.core.events import (
+    FinishReason,
+    Timings,
+    Usage,
+)
+from mlxcel.core.request import ChatPrompt, GenerationRequest, Message
+from mlxcel.core.sampling import SamplingParams
+from mlxcel.core.status import ModelInfo, State, WorkerStatus
+from mlxcel.generation.service import GenerationService
+from mlxcel.link.messages import (
+    RowAccepted,
+    RowEnded,
+    RowEvent,
+    RowFinished,
+    RowStarted,
+    RowTokens,
+    Submit,
+)
+from tests.settings import settings
+
+INFO = ModelInfo(
+    family="llama",
+    vocab_size=264,
+    context_window=64,
+    train_window=512,
+    hidden_size=64,
+    parameters=1,
+    weights_bytes=4,
+    precision="float32",
+    device="cpu",
+)
+ERROR = ErrorInfo(code="generation_failed", status=500, message="NaN in the logits")
+SILENCE = None
+
+
+class ScriptedChannel:
+    """Plays rows; None among them is silence without end."""
+
+    def __init__(self, rows: Sequence[RowEvent | None]) -> None:
+        self._rows = iter(rows)
+        self._next = next(self._rows, SILENCE)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._next is not SILENCE
+
+    async def next(self) -> RowEvent:
+        row, self._next = self._next, next(self._rows, SILENCE)
+        if row is SILENCE:
+            await asyncio.Event().wait()
+        assert row is not None
+        return row
+
+
+class ScriptedChat:
+    """A chat port that answers every request with the same rows and keeps what it was told."""
+
+    def __init__(
+        self,
+        rows: Sequence[RowEvent | None] = (),
+        *,
+        refusal: Exception | None = None,
+        death: Exception | None = None,
+    ) -> None:
+        self.rows = rows
+        self.refusal = refusal
+        self.death = death
+        self.submitted: list[Submit] = []
+        self.cancelled: list[str] = []
+        self.cut: list[int] = []
+        self.state = WorkerStatus(name="chat", state=State.OK, model=INFO)
+
+    def open(self, request_id: str, /) -> ScriptedChannel:
+        if self.refusal is not None:
+            raise self.refusal
+        return ScriptedChannel(self.rows)
+
+    def send(self, submit: Submit, /) -> None:
+        self.submitted.append(submit)
+        if self.death is not None:
+            raise self.death
+
+    def cancel(self, request_id: str, /, choice: int | None = None) -> None:
+        if choice is None:
+            self.cancelled.append(request_id)
+        else:
+            self.cut.append(choice)
+
+    def status(self) -> WorkerStatus:
+        return self.state
+
+
+def service(chat: ScriptedChat, **changes: Any) -> GenerationService:
+    options = {
+        "chat_template": {"text": None, "file": None},
+        "model": {"path": None, "name": "echo", "alias": []},
+        "reasoning": {
+            "enabled": "auto",
+            "effort": "default",
+            "preserve": False,
+            "format": "auto",
+            "budget_message": None,
+        },
+        "skip_chat_parsing": False,
+        "prefill_assistant": True,
+        "lang_bias": {"file": None, "rebuild_cache": False},
+        "cache_dir": None,
+        "sampling": {"logit_bias": []},
+    }
+    return GenerationService(options | changes, chat=chat)
+
+
+def request(text: str = "hi", *, stop: tuple[str, ...] = ()) -> GenerationRequest:
+    return GenerationRequest(
+        id="r1",
+        prompt=ChatPrompt(messages=(Message(role="user", text=text),)),
+        settings=settings(),
+        sampling=SamplingParams(),
+        max_tokens=20,
+        stop=stop,
+        received_s=0.0,
+    )
+
+
+STARTED = RowStarted("r1", queued_ms=0.0, prompt_ms=0.0)
+
+
+def rows(answer: bytes) -> list[RowEvent]:
+    usage = Usage(prompt_tokens=5, completion_tokens=len(answer))
+    timings = Timings(queued_ms=0.0, prompt_ms=0.0, decode_ms=0.0)
+    return [
+        RowAccepted("r1"),
+        STARTED,
+        RowTokens(id="r1", ids=list(answer[:1])),
+        RowTokens(id="r1", ids=list(answer[1:])),
+        RowEnded(id="r1", reason=FinishReason.EOS),
+        RowFinished("r1", usage, timings),
+    ]

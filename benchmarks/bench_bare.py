@@ -34,6 +34,8 @@ def main() -> None:
         "batch": 4,
         "device": "auto",
         "train_window": 8192,
+        "fuse_projections": "off",
+        "weight_materialization": "eager",
     }
     model = load_model(options, lambda step, fraction: None)
     for line in sys.stdin:

@@ -15,6 +15,8 @@ from mlx.utils import tree_flatten
 options = {
     "path": sys.argv[1], "precision": "float32", "batch": 4, "device": "auto",
     "train_window": 8192,
+    "fuse_projections": "off",
+    "weight_materialization": "eager",
 }
 model = load_model(options, lambda step, fraction: None)
 arrays = dict(tree_flatten(model.network.parameters()))

@@ -156,7 +156,8 @@ def cell(values: list[float]) -> str:
 def loaded(work: Path) -> LoadedModel:
     options = {
         "path": str(dense_checkpoint(work)), "precision": "float32", "batch": ROWS,
-        "device": "auto", "train_window": 8192,
+        "device": "auto", "train_window": 8192, "fuse_projections": "off",
+        "weight_materialization": "eager",
     }  # fmt: skip
     return load_model(options, lambda step, fraction: None)
 

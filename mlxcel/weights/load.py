@@ -20,6 +20,7 @@ from mlxcel.weights.fuse import fuse_projections
 from mlxcel.weights.lora.install import Adapters, add_adapters
 from mlxcel.worker import blas
 from mlxcel.worker.base import Progress
+from mlxcel.worker.heap import keep_freed_pages
 from mlxcel.worker.memory import wire_weights
 from mlxcel.worker.precision import Backend, Facts, decide
 
@@ -73,6 +74,8 @@ def load_model(options: Mapping[str, Any], progress: Progress) -> LoadedModel:
     _choose_device(options["device"])
     backend = current_backend()
     _announce_blas(backend)
+    if backend is Backend.CPU:
+        keep_freed_pages()
     wire_weights(backend)
     progress("reading weights", None)
     network, config = _read(Path(options["path"]))

@@ -38,8 +38,8 @@ class Lanes:
     def pop(self) -> Prompt:
         return next(lane for lane in self._lanes.values() if lane).popleft()
 
-    def behind_head(self) -> Iterator[Prompt]:
-        """The head's own lane in order, the head included."""
+    def lane_of_head(self) -> Iterator[Prompt]:
+        """In order, the head first."""
         lane = next((lane for lane in self._lanes.values() if lane), deque())
         yield from lane
 

@@ -203,7 +203,7 @@ class Scheduler:
         head = self._lanes.head
         if head is None or not self._make_room_for(head) or self._lanes.head is not head:
             return []  # making room may have ended the very request it was for
-        together = cohort_of(self._lanes.behind_head(), self._rules.cohort, free=self._free)
+        together = cohort_of(self._lanes.lane_of_head(), self._rules.cohort, free=self._free)
         taken = [self._pop()]
         while len(taken) < len(together) and self._has_blocks(together[len(taken)]):
             taken.append(self._pop())

@@ -49,13 +49,13 @@ def test_lane_of_the_head_alone_is_offered_for_a_cohort() -> None:
     lanes = Lanes()
     for name, lane in [("n1", Lane.NORMAL), ("h1", Lane.HIGH), ("h2", Lane.HIGH)]:
         lanes.push(prompt(name, lane=lane))
-    assert [waiting.request.id for waiting in lanes.behind_head()] == ["h1", "h2"]
+    assert [waiting.request.id for waiting in lanes.lane_of_head()] == ["h1", "h2"]
 
 
 def test_empty_queue_has_no_head() -> None:
     lanes = Lanes()
     assert lanes.head is None
-    assert list(lanes.behind_head()) == []
+    assert list(lanes.lane_of_head()) == []
     with pytest.raises(StopIteration):
         lanes.pop()
 

@@ -158,7 +158,11 @@ class Scheduler:
         )
 
     def _prefill(self) -> None:
-        prompts = self._take()
+        try:
+            prompts = self._take()
+        except ENGINE_ERRORS as why:  # of a step that was read to make room
+            self._lose_rows(why)
+            return
         try:
             self._forward(prompts)
         except ENGINE_ERRORS as why:
@@ -185,14 +189,11 @@ class Scheduler:
             self._land([prompt])
 
     def _decode(self) -> None:
-        self._grow()
         try:
+            self._grow()
             self._read(self._decoder.step())
         except ENGINE_ERRORS as why:
-            lost = self._decoder.clear()
-            for row in lost:
-                self._pool.free(row.key)
-            self._fail([row.request for row in lost], why)
+            self._lose_rows(why)
 
     def _take(self) -> list[Prompt]:
         """The parked prompt, else the head of the queue and those that go with it. None when
@@ -360,6 +361,10 @@ class Scheduler:
         if self._parked is not None and not self._parked.rows:
             self._parked = None
         self._delivery.end(row, FinishReason.STOP)
+
+    def _lose_rows(self, why: Exception) -> None:
+        """After a failed step none of the rows that decode can be trusted."""
+        self._fail([row.request for row in self._decoder.clear()], why)
 
     def _fail(self, requests: Iterable[Request], why: Exception) -> None:
         gone = list(dict.fromkeys(requests))

@@ -104,7 +104,9 @@ def _sampling(
         vocab_size=vocab_size,
         spared=operator_ids,
     )
-    if request.ignore_eos:
-        sampling = replace(sampling, bias=(*sampling.bias, *((t, -inf) for t in text.eos_ids)))
+    # A stand-in for an image is never said: nothing could be shown in its place.
+    never = (*text.placeholder_ids, *(text.eos_ids if request.ignore_eos else ()))
+    if banned := tuple((token, -inf) for token in never if token < vocab_size):
+        sampling = replace(sampling, bias=(*sampling.bias, *banned))
     wide = language_bias(text, request.settings.language, model.cache_dir, vocab_size=vocab_size)
     return replace(sampling, wide_bias=wide) if wide else sampling

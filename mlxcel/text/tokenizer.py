@@ -36,6 +36,7 @@ class TextModel:
         eos_ids: Iterable[int],
         special_tokens: Mapping[str, str],
         chat_template: str | None,
+        placeholder_ids: Iterable[int] = (),
     ) -> None:
         # Some tokenizer.json files cut or fill every text to the length of a training batch.
         tokenizer.no_truncation()
@@ -45,6 +46,8 @@ class TextModel:
         self.vocabulary = Vocabulary(tokenizer, self._pieces)
         self.eos_ids = tuple(sorted(set(eos_ids)))
         """Any of them ends an answer."""
+        self.placeholder_ids = tuple(sorted(set(placeholder_ids)))
+        """They stand for images, audio or video in a prompt."""
         self.special_tokens = special_tokens
         """By their names in templates: `bos_token`, `eos_token`, ..."""
         self.chat_template = chat_template
@@ -100,6 +103,7 @@ def read_text_model(folder: Path) -> TextModel:
         eos_ids=eos_ids,
         special_tokens=special,
         chat_template=_chat_template(folder, config),
+        placeholder_ids=_placeholder_ids(folder),
     )
 
 
@@ -164,6 +168,17 @@ def _eos_sources(folder: Path) -> Iterator[tuple[str, Json]]:
     text = config.get("text_config")
     if isinstance(text, dict):
         yield f"{path}: text_config.eos_token_id", text
+
+
+def _placeholder_ids(folder: Path) -> list[int]:
+    """Checkpoints call them `image_token_id` or, the older ones, `image_token_index`."""
+    config = _read_json(folder / "config.json")
+    return [
+        token
+        for kind in ("image", "video", "audio")
+        for form in ("id", "index")
+        if type(token := config.get(f"{kind}_token_{form}")) is int
+    ]
 
 
 def _token_ids(place: str, value: object) -> list[int]:

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from mlxcel.core.steering import LoopGuard, Thinking
 from mlxcel.generation.chat_model import ChatModel
 from mlxcel.generation.prepare import Prepared, prepare
 from mlxcel.link.messages import pack_bias, unpack_tokens
+from mlxcel.text.bytes import byte_tokenizer
+from mlxcel.text.tokenizer import TextModel
 from tests.generation.speaking import THINKS, TURNS, USER_HI, asked, chat_model
 from tests.settings import settings
 from tests.text.thinkers import THINK, UNTHINK
@@ -180,3 +183,18 @@ def test_form_that_cannot_be_enforced_is_refused_naming_the_field() -> None:
     broken = OutputFormat(kind=OutputKind.LARK, source="start: nothing_like_it", param="grammar")
     with pytest.raises(BadField, match="grammar"):
         prepared(output=broken)
+
+
+def test_ends_are_banned_where_they_are_ignored_and_placeholders_always() -> None:
+    text = PLAIN.text
+    seeing = replace(PLAIN, text=TextModel(
+        byte_tokenizer(), eos_ids=text.eos_ids, special_tokens={}, chat_template=None,
+        placeholder_ids=(250, 9999),
+    ))  # fmt: skip
+    plain = prepared(model=seeing).submit.sampling
+    assert plain.bias == ((250, -inf),)
+    ignoring = prepared(model=seeing, ignore_eos=True).submit.sampling
+    assert set(ignoring.bias) == {(250, -inf), (EOS, -inf), (END, -inf)}
+    assert prepared(ignore_eos=True, vocab_size=EOS).submit.sampling.bias == tuple(
+        (token, -inf) for token in text.eos_ids if token < EOS
+    )

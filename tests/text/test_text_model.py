@@ -146,3 +146,13 @@ def test_broken_file_is_named(folder: Path, name: str, content: str | None, mess
         (folder / name).write_text(content)
     with pytest.raises(StartupError, match=message):
         read_text_model(folder)
+
+
+def test_placeholders_of_media_are_read_under_both_names(folder: Path) -> None:
+    rewrite(
+        folder / "config.json",
+        lambda config: config.update(
+            image_token_id=7, video_token_index=9, audio_token_id=None, image_token_index="x"
+        ),
+    )
+    assert read_text_model(folder).placeholder_ids == (7, 9)

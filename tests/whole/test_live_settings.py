@@ -83,8 +83,8 @@ def plain(program: Program, **fields: Any) -> dict[str, Any]:
     return answer
 
 
-def greedy(program: Program) -> str:
-    return text_of(plain(program, temperature=0))
+def greedy(program: Program, **fields: Any) -> str:
+    return text_of(plain(program, temperature=0, **fields))
 
 
 def test_default_max_tokens(wild: Program) -> None:
@@ -137,14 +137,14 @@ def test_default_penalty_changes_the_next_greedy_answer(
 
 
 def test_default_dry_changes_the_next_greedy_answer(wild: Program) -> None:
-    before = greedy(wild)
+    before = greedy(wild, max_tokens=120)
     patched(wild, default_dry_multiplier=50.0, default_dry_allowed_length=0)
-    after = greedy(wild)
+    after = greedy(wild, max_tokens=120)
     assert after != before
     patched(wild, default_dry_penalty_last_n=0)
-    assert greedy(wild) == before
+    assert greedy(wild, max_tokens=120) == before
     patched(wild, default_dry_penalty_last_n=64, default_dry_base=1.0)
-    assert greedy(wild) != before
+    assert greedy(wild, max_tokens=120) != before
 
 
 def test_default_seed(wild: Program) -> None:

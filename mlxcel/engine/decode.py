@@ -83,6 +83,7 @@ class Decoder:
         self._clear_interval = clear_interval
         self.rows: list[Sequence] = []
         self._flight: _Flight | None = None
+        self._reading: _Flight | None = None
         self._history = History()
         self._state = RowState()
         self._sampler: BatchSampler | None = None
@@ -142,11 +143,13 @@ class Decoder:
     def clear(self) -> list[Sequence]:
         """Drop everything, since after a failed step the state cannot be trusted; returns the
         rows that had not ended."""
-        flying = self._flight.rows if self._flight else []
-        lost = [*self.rows, *(row for row in flying if row not in self.rows and not row.is_done)]
+        # A row whose last token was in flight is in none of the places any more.
+        flights = [flight for flight in (self._flight, self._reading) if flight is not None]
+        flying = [row for flight in flights for row in flight.rows if not row.is_done]
+        lost = list(dict.fromkeys([*self.rows, *flying]))
         for row in lost:
             self.leave(row)
-        self._flight = None
+        self._flight = self._reading = None
         return lost
 
     def check(self) -> None:
@@ -157,12 +160,14 @@ class Decoder:
     def _land(self, landed: _Flight | None) -> Iterator[Said]:
         if landed is None:
             return
+        self._reading = landed
         tokens = cast(list[int], landed.drawn.tokens.tolist())
         scores = read_scores(landed.drawn.scores, [row.request.submit for row in landed.rows])
         self._language.read(landed.rows, landed.likeliest)
         for place, row in enumerate(landed.rows):
             if not row.is_done:
                 yield Said(row, tokens[place], scores[place], landed.closing[place])
+        self._reading = None
 
     def _must_read_first(self) -> bool:
         return not self._looks_ahead or any(row.needs_tokens for row in self.rows)

@@ -78,6 +78,8 @@ def test_arrays_are_counted_once() -> None:
 
 def test_engine_says_the_same(tiny: Path) -> None:
     fused, plain = Driver(tiny, fuse="on"), Driver(tiny)
+    kinds = [{type(m) for m in d.model.network.modules()} for d in (fused, plain)]
+    assert [FusedProjection in kind for kind in kinds] == [True, False]
     rows = [submit(f"r{i}", [i * 7 % 256 for i in range(9 + i)], 12) for i in range(3)]
     fused.run(*rows)
     plain.run(*rows)

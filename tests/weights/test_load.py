@@ -82,3 +82,12 @@ def test_weights_that_do_not_fit_the_config_are_refused(tiny: Path, tmp_path: Pa
 def test_missing_device_is_named(tiny: Path) -> None:
     with pytest.raises(StartupError, match=r"engine\.device is gpu"):
         load(tiny, device="gpu")
+
+
+@pytest.mark.parametrize("when", ["eager", "lazy"])
+def test_lazy_weights_are_not_read_before_they_are_used(tiny: Path, when: str) -> None:
+    steps: list[str] = []
+    options = OPTIONS | {"path": str(tiny), "weight_materialization": when}
+    model = load_model(options, lambda step, fraction: steps.append(step))
+    assert ("loading weights" in steps) == (when == "eager")
+    assert model.network(mx.array([[1]])).shape == (1, 1, model.vocab_size)

@@ -217,6 +217,18 @@ class WorkerDied(MlxcelError):
         )
 
 
+class AnswerTimeout(MlxcelError):
+    """The worker lives, but has not answered a question: it is in a long step."""
+
+    code = "answer_timeout"
+    status = 504
+
+    def __init__(self, worker: str, question: str, seconds: float) -> None:
+        super().__init__(
+            f"the {worker} worker has not answered {question} within {seconds:g} s; retry later"
+        )
+
+
 class GenerationFailed(MlxcelError):
     code = "generation_failed"
     status = 500

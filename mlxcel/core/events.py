@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from mlxcel.core.cache import CacheReport
 from mlxcel.core.errors import ErrorInfo
 
 
@@ -35,7 +36,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
     prompt_tokens: int
     completion_tokens: int
-    cached_tokens: int = 0
+    cached_tokens: int | None = None
+    """Of the prompt, those that were not read again; None: there is no prompt cache."""
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +51,8 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """From the first token to the last."""
     total_ms: float = 0.0
     """Wall time from arrival in the front to the last token, filled in by the front."""
+    cache: CacheReport | None = None
+    """None: this engine knows no prompt cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class Accepted:
     """Nothing can refuse the request any more: headers may be sent."""
 
     prompt_tokens: int
+    cache: CacheReport | None = None
+    """What was found on arrival; `Timings.cache` says what was used in the end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from mlxcel.core.conversations import Conversations
 from mlxcel.core.events import Event
 from mlxcel.core.request import GenerationRequest
 from mlxcel.core.status import WorkerStatus
@@ -26,11 +27,68 @@ class ServedModel:
     """Tokens per slot as configured; 0: the model's own."""
 
 
+class CacheControl(Protocol):
+    """The prompt cache from outside. Everything raises Unavailable while the model is not there,
+    WorkerDied and AnswerTimeout."""
+
+    async def stats(self) -> dict[str, Any]:
+        """Every key in every state: configuration, gauges, counters."""
+        ...
+
+    async def reset(self) -> dict[str, Any]:
+        """Forgets all that is kept; returns `cleared`, `freed_bytes` and `freed_entries`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotFile:
+    """What was written to a file, or read from it."""
+
+    tokens: int
+    size_bytes: int
+    took_ms: float
+
+
+class Slots(Protocol):
+    """The tokens of the slots, kept in files. All three actions raise Unavailable while the slot
+    is at work; those with a name raise BadRequest for one that is no plain name of a file."""
+
+    def check_kept(self) -> None:
+        """Raises NotImplementedHere where there is no folder for the files."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many there are. Raises Unavailable before the model was there once."""
+        ...
+
+    async def save(self, slot: int, name: str) -> SlotFile: ...
+
+    async def restore(self, slot: int, name: str) -> SlotFile:
+        """Raises BadRequest for a file that is missing or does not fit the model."""
+        ...
+
+    def erase(self, slot: int) -> int:
+        """Returns how many tokens it held."""
+        ...
+
+
 class Generator(Protocol):
     """The chat model as the HTTP side sees it."""
 
     @property
     def model(self) -> ServedModel: ...
+
+    @property
+    def cache(self) -> CacheControl: ...
+
+    @property
+    def slots(self) -> Slots: ...
+
+    @property
+    def conversations(self) -> Conversations | None:
+        """None: requests belong to no conversation."""
+        ...
 
     def status(self) -> WorkerStatus: ...
 

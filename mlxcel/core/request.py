@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from mlxcel.core.cache import CacheUse
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.core.settings import Settings
 from mlxcel.core.steering import LoopGuard
@@ -123,5 +124,6 @@ class GenerationRequest:
     output: OutputFormat | None = None
     lora: tuple[tuple[int, float], ...] | None = None
     """Adapter ids and their scales for this request, the others 0; None: those in force."""
+    cache: CacheUse = CacheUse()
     received_s: float
     """`time.monotonic()` at arrival."""

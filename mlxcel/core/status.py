@@ -63,6 +63,9 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What the weights are held in, with the reason: `float32 (cpu: ...)`."""
     device: str
     blas: str | None = None
+    keeps_snapshots: bool = False
+    """What it has read is kept as whole states at exact places: to be of use, a prompt has to begin
+    with all of what was read."""
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):

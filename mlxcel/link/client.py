@@ -1,30 +1,52 @@
-"""A worker as the rest of the front sees it: open, send, cancel, status.
+"""A worker as the rest of the front sees it: open, send, cancel, ask, warm, status.
 
 Knows nothing of processes and sockets; the supervisor tells it which incarnation to talk to.
 """
 
+import asyncio
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from mlxcel.core.admission import is_full
-from mlxcel.core.errors import BadRequest, QueueFull, Unavailable, WorkerDied
+from mlxcel.core.errors import (
+    AnswerTimeout,
+    BadRequest,
+    QueueFull,
+    RemoteError,
+    Unavailable,
+    WorkerDied,
+)
 from mlxcel.core.status import ModelInfo, State, WorkerStats, WorkerStatus
 from mlxcel.link.channel import Channel
-from mlxcel.link.messages import Cancel, Frame, RowFailed, RowFinished, Submit, ToWorker
+from mlxcel.link.messages import (
+    Ask,
+    Cancel,
+    Frame,
+    Question,
+    Reply,
+    RowFailed,
+    RowFinished,
+    Submit,
+    ToWorker,
+    Warm,
+)
 
 Send = Callable[[ToWorker], bool]
 """Hands a message to the worker; False when nobody is there to take it."""
+ANSWER_TIMEOUT_S = 30.0
 
 
 class WorkerClient:
-    """Owned by the event loop: every method is called on it, and none of them blocks."""
+    """Owned by the event loop: every method is called on it, and none but `ask` waits."""
 
     def __init__(self, name: str, *, max_queue_depth: int) -> None:
         self.name = name
         self._max_queue_depth = max_queue_depth
         self._channels: dict[str, Channel] = {}
+        self._asked: dict[str, asyncio.Future[Reply]] = {}
         self._send: Send | None = None
         self._stats: WorkerStats | None = None
         self._status = WorkerStatus(name=name, state=State.LOADING)
@@ -36,8 +58,7 @@ class WorkerClient:
 
         Raises QueueFull or Unavailable at once; never waits.
         """
-        if self._send is None or self._status.state is not State.OK:
-            raise Unavailable(_why_not(self._status))
+        self._ready()
         if request_id in self._channels:
             raise BadRequest(f"the request id {request_id!r} belongs to a request that still runs")
         if self._is_full():
@@ -64,6 +85,35 @@ class WorkerClient:
         if self._send is not None:
             self._send(Cancel(id=request_id))
 
+    async def ask(
+        self,
+        question: Question,
+        options: dict[str, Any] | None = None,
+        *,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> dict[str, Any]:
+        """The worker's answer: it gives one between two steps. Raises what the worker answers as
+        an error, else Unavailable, WorkerDied or AnswerTimeout."""
+        send, name = self._ready(), uuid.uuid4().hex
+        answer = self._asked[name] = asyncio.get_running_loop().create_future()
+        try:
+            if not send(Ask(id=name, question=question, options=options or {})):
+                raise WorkerDied(self.name, "its connection is gone")
+            async with asyncio.timeout(timeout_s):
+                reply = await answer
+        except TimeoutError as why:
+            raise AnswerTimeout(self.name, question.value, timeout_s) from why
+        finally:
+            del self._asked[name]
+        if reply.error is not None:
+            raise RemoteError(reply.error)
+        return reply.value
+
+    def warm(self, message: Warm) -> None:
+        """For whenever the worker is idle; nothing happens when it is not there."""
+        if self._send is not None and self._status.state is State.OK:
+            self._send(message)
+
     def status(self) -> WorkerStatus:
         stats = WorkerStats() if self._stats is None else self._stats
         return msgspec.structs.replace(self._status, stats=stats)
@@ -80,8 +130,11 @@ class WorkerClient:
         self.report(state=State.OK, detail="", model=model)
 
     def deliver(self, frame: Frame) -> None:
-        """Splits a frame by request. Events of requests cancelled meanwhile are dropped."""
+        """Splits a frame by request. Events of requests cancelled meanwhile are dropped, and
+        answers nobody waits for any longer."""
         self._stats = frame.stats
+        for reply in frame.replies:
+            self._answer(reply)
         for event in frame.events:
             channel = self._channels.get(event.id)
             if channel is None:
@@ -99,6 +152,20 @@ class WorkerClient:
         channels, self._channels = self._channels, {}
         for request_id, channel in channels.items():
             channel.put(RowFailed(request_id, WorkerDied(self.name, how).info()))
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(WorkerDied(self.name, how))
+
+    def _ready(self) -> Send:
+        """Raises Unavailable."""
+        if self._send is None or self._status.state is not State.OK:
+            raise Unavailable(_why_not(self._status))
+        return self._send
+
+    def _answer(self, reply: Reply) -> None:
+        answer = self._asked.get(reply.id)
+        if answer is not None and not answer.done():
+            answer.set_result(reply)
 
     def _is_full(self) -> bool:
         # Until its first frame says how many slots there are, the worker itself refuses.

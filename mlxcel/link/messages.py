@@ -6,9 +6,12 @@ tick with the events of all rows, or one of the lifecycle messages.
 
 import struct
 from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
 
 import msgspec
 
+from mlxcel.core.cache import CacheReport, CacheTag
 from mlxcel.core.errors import ErrorInfo
 from mlxcel.core.events import FinishReason, Timings, Usage
 from mlxcel.core.request import Lane
@@ -51,6 +54,8 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     constraint: Constraint | None = None
     lora: tuple[tuple[int, float], ...] | None = None
     """Adapter ids and scales of this request, the others 0; None: those in force."""
+    cache: CacheTag | None = None
+    """None: the prompt is read cold, and nothing of it is kept."""
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -72,13 +77,39 @@ class SetLora(msgspec.Struct, frozen=True, tag=True):
     scales: tuple[tuple[int, float], ...]
 
 
-ToWorker = Submit | Cancel | SetLora | Stop
+class Question(StrEnum):
+    """What a worker can be asked between two steps. Options and answers are plain JSON values."""
+
+    CACHE_STATS = "cache_stats"
+    CACHE_RESET = "cache_reset"
+    CONVERSATION_SAVE = "conversation_save"
+    CONVERSATION_LOAD = "conversation_load"
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Each is answered by one Reply, in a later frame."""
+
+    id: str
+    question: Question
+    options: dict[str, Any] = {}
+
+
+class Warm(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Read a prompt into the cache while nothing else is to be done; nobody waits for it."""
+
+    tokens: bytes
+    tag: CacheTag
+
+
+ToWorker = Submit | Cancel | SetLora | Ask | Warm | Stop
 
 
 class RowAccepted(msgspec.Struct, frozen=True, tag=True):
     """The request is in the queue; nothing can refuse it any more."""
 
     id: str
+    cache: CacheReport | None = None
+    """What is there for it now; what is used in the end comes with RowStarted."""
 
 
 class RowStarted(msgspec.Struct, frozen=True, tag=True):
@@ -88,6 +119,7 @@ class RowStarted(msgspec.Struct, frozen=True, tag=True):
     id: str
     queued_ms: float
     prompt_ms: float
+    cache: CacheReport | None = None
 
 
 class TokenScores(msgspec.Struct, frozen=True, array_like=True):
@@ -141,11 +173,20 @@ class RowFailed(msgspec.Struct, frozen=True, tag=True):
 RowEvent = RowAccepted | RowStarted | RowTokens | RowPaused | RowEnded | RowFinished | RowFailed
 
 
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """To an Ask: a value, or why there is none."""
+
+    id: str
+    value: dict[str, Any] = {}
+    error: ErrorInfo | None = None
+
+
 class Frame(msgspec.Struct, frozen=True, tag=True):
     """All that one tick has to say."""
 
     events: list[RowEvent]
     stats: WorkerStats
+    replies: list[Reply] = []
 
 
 class Loading(msgspec.Struct, frozen=True, tag=True):

@@ -1,0 +1,1 @@
+"""KV that was read before: kept, found again, explained, and written to disk."""

@@ -67,6 +67,71 @@ DEEPSEEK_V3 = COMMON | {
     "moe_layer_freq": 1,
     "rope_scaling": None,
 }
+MAMBA2 = COMMON | {
+    "model_type": "mamba2",
+    "num_heads": 8,
+    "state_size": 16,
+    "layer_norm_epsilon": 1e-5,
+    "conv_kernel": 4,
+    "n_groups": 2,
+    "use_bias": False,
+    "use_conv_bias": True,
+    "time_step_limit": (0.0, 1e9),
+    "time_step_rank": "auto",
+}
+QWEN3_5 = {
+    "model_type": "qwen3_5",
+    "text_config": COMMON
+    | {
+        "model_type": "qwen3_5_text",
+        "linear_num_value_heads": 4,
+        "linear_num_key_heads": 2,
+        "linear_key_head_dim": 32,
+        "linear_value_head_dim": 16,
+        "full_attention_interval": 2,
+        "rope_parameters": {"type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
+    },
+}
+FALCON_H1 = COMMON | {
+    "model_type": "falcon_h1",
+    "mamba_d_ssm": 64,
+    "mamba_n_heads": 8,
+    "mamba_d_head": 8,
+    "mamba_d_state": 16,
+    "mamba_n_groups": 2,
+}
+GEMMA4 = COMMON | {
+    "model_type": "gemma4_text",
+    "vocab_size_per_layer_input": VOCAB_SIZE,
+    "global_head_dim": 32,
+    "num_kv_shared_layers": 2,
+    "hidden_size_per_layer_input": 16,
+    "sliding_window": 32,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+}
+GPT_OSS = COMMON | {
+    "model_type": "gpt_oss",
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "sliding_window": 32,
+    "rope_scaling": None,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+}
+LLAMA4 = {
+    "model_type": "llama4",
+    "text_config": COMMON
+    | {
+        "model_type": "llama4_text",
+        "attention_bias": False,
+        "attention_chunk_size": 32,
+        "interleave_moe_layer_step": 1,
+        "intermediate_size_mlp": 128,
+        "num_experts_per_tok": 1,
+        "num_local_experts": 2,
+        "rope_scaling": None,
+        "use_qk_norm": True,
+    },
+}
 
 
 def network_of(config: dict[str, Any], seed: int = 0) -> nn.Module:

@@ -12,6 +12,7 @@ import numpy as np
 
 from mlxcel.engine.kv.batch import KVBatch
 from mlxcel.engine.kv.choose import row_caches
+from mlxcel.engine.kv.modes import KVPlan
 from mlxcel.engine.kv.prefilled import Prefilled
 
 Logits = np.ndarray[Any, np.dtype[np.float32]]
@@ -24,7 +25,7 @@ def text(length: int, seed: int = 0) -> list[int]:
 
 def prefilled(network: nn.Module, tokens: list[int], *, chunk: int = 0, cap: int = 0) -> Prefilled:
     """All tokens but the last, in chunks."""
-    caches = row_caches(network, cap)
+    caches = row_caches(network, KVPlan(cap=cap))
     head = tokens[:-1]
     step = chunk or len(head)
     for start in range(0, len(head), step):
@@ -35,7 +36,7 @@ def prefilled(network: nn.Module, tokens: list[int], *, chunk: int = 0, cap: int
 
 def cohort(network: nn.Module, prompts: list[list[int]], *, cap: int = 0) -> Prefilled:
     """All tokens but the last of several prompts, padded on the right, in one forward."""
-    caches = row_caches(network, cap)
+    caches = row_caches(network, KVPlan(cap=cap))
     longest = max(map(len, prompts)) - 1
     rows = [[*prompt[:-1], *[0] * (longest + 1 - len(prompt))] for prompt in prompts]
     network(mx.array(rows), cache=caches)

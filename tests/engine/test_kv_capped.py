@@ -9,6 +9,7 @@ from mlx_lm.utils import load_model
 
 from mlxcel.engine.kv.capped import CappedKVCache
 from mlxcel.engine.kv.choose import batch_for, row_caches
+from mlxcel.engine.kv.modes import KVPlan
 from mlxcel.engine.kv.prefilled import Prefilled
 from mlxcel.engine.kv.ragged import RaggedKV
 from tests.engine.kv_rows import assert_near, cohort, plain, prefilled, step, text
@@ -22,7 +23,7 @@ def network(tiny: Path) -> nn.Module:
 
 
 def batch(network: nn.Module, slots: int = 4, cap: int = CAP) -> RaggedKV:
-    kv = batch_for(network, slots, cap)
+    kv = batch_for(network, slots, KVPlan(cap=cap))
     assert isinstance(kv, RaggedKV)
     return kv
 
@@ -37,16 +38,20 @@ def test_hundred_tokens_under_a_cap_of_64(network: nn.Module, chunk: int, proces
     caches = prefilled(network, tokens, chunk=chunk, cap=64).caches
     network(mx.array([tokens[-1:]]), cache=caches)
     for cache in caches:
-        assert (cache.offset, cache.start, cache.keys.shape[2]) == (processed, processed - 64, 64)
+        assert (cache.offset, cache.start, cache.parts[0].shape[2]) == (
+            processed,
+            processed - 64,
+            64,
+        )
 
 
 def test_positions_never_go_back_and_memory_is_bounded(network: nn.Module) -> None:
-    caches = row_caches(network, CAP)
+    caches = row_caches(network, KVPlan(cap=CAP))
     offsets, held = [], []
     for _ in range(10):
         network(mx.array([text(32)]), cache=caches)
         offsets.append(caches[0].offset)
-        held.append(caches[0].keys.shape[2])
+        held.append(caches[0].parts[0].shape[2])
     assert offsets == list(range(32, 321, 32))
     assert max(held) == CAP - 1 + 32
     assert caches[0].nbytes == 2 * (CAP - 1 + 32) * 2 * 16 * 4
@@ -57,7 +62,7 @@ def test_positions_never_go_back_and_memory_is_bounded(network: nn.Module) -> No
 def test_prompt_in_chunks_equals_a_plain_forward(network: nn.Module, cap: int, chunk: int) -> None:
     tokens = text(200)
     wanted = plain(network, tokens, cap=cap)
-    caches = row_caches(network, cap)
+    caches = row_caches(network, KVPlan(cap=cap))
     for start in range(0, 200, chunk or 200):
         part = tokens[start : start + (chunk or 200)]
         logits = network(mx.array([part]), cache=caches)[0]

@@ -24,6 +24,7 @@ from mlxcel.engine.kv.batch import KVBatch
 from mlxcel.engine.kv.capped import CappedKVCache
 from mlxcel.engine.kv.choose import batch_for, can_batch, can_cohort, row_caches
 from mlxcel.engine.kv.library import LibraryKV, SoloKV
+from mlxcel.engine.kv.modes import KVPlan, plan_kv
 from mlxcel.engine.kv.prefilled import Prefilled
 from mlxcel.engine.kv.ragged import RaggedKV
 from tests.engine.driver import Driver, submit
@@ -31,6 +32,7 @@ from tests.engine.kv_rows import Logits, assert_near, prefilled, step, text
 from tests.tiny.families import hybrid_network
 
 WINDOW = 16
+FP16 = {"mode": "fp16", "type_k": None, "type_v": None, "bits": 0}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +93,7 @@ class Caches(nn.Module):
 def test_batch_is_the_leanest_the_caches_allow(
     caches: list[object], slots: int, kind: type[KVBatch]
 ) -> None:
-    assert type(batch_for(Caches(*caches), slots, 0)) is kind
+    assert type(batch_for(Caches(*caches), slots, KVPlan())) is kind
 
 
 @pytest.mark.parametrize(
@@ -127,9 +129,14 @@ def test_prompts_may_share_a_forward(caches: list[object], expected: bool) -> No
 def test_cap_is_for_plain_caches_alone(
     plain_network: nn.Module, sliding_network: nn.Module
 ) -> None:
-    assert {type(cache) for cache in row_caches(plain_network, 64)} == {CappedKVCache}
-    assert {type(cache) for cache in row_caches(plain_network, 0)} == {KVCache}
-    assert [type(cache) for cache in row_caches(sliding_network, 64)] == [RotatingKVCache, KVCache]
+    options = {"max_kv_size": 64, "kv": FP16}
+    plan = plan_kv(plain_network, "llama", options)
+    assert plan == KVPlan(cap=64)
+    assert {type(cache) for cache in row_caches(plain_network, plan)} == {CappedKVCache}
+    assert {type(cache) for cache in row_caches(plain_network, KVPlan())} == {KVCache}
+    plan = plan_kv(sliding_network, "llama", options)
+    assert plan == KVPlan()
+    assert [type(c) for c in row_caches(sliding_network, plan)] == [RotatingKVCache, KVCache]
 
 
 # The library's caches.
@@ -146,7 +153,7 @@ def alone(network: nn.Module, tokens: list[int]) -> Logits:
 
 def test_rows_in_a_batch_equal_rows_alone(network: nn.Module) -> None:
     rows = [text(n + 3, n) for n in (4, 30, 11)]
-    kv = batch_for(network, 4, 0)
+    kv = batch_for(network, 4, KVPlan())
     assert isinstance(kv, LibraryKV)
     for row in rows:
         kv.join(prefilled(network, row[:-3], chunk=10))
@@ -184,7 +191,7 @@ def test_prompt_of_one_token_reads_nothing(
 
 def test_prompt_of_one_token_joins_rows_that_decode(network: nn.Module) -> None:
     row = text(20)
-    kv = batch_for(network, 4, 0)
+    kv = batch_for(network, 4, KVPlan())
     kv.join(prefilled(network, row))
     kv.join(Prefilled(prefilled(network, [7, 0]).caches, (0,)))
     logits = step(network, kv, [row[-1], 9])
@@ -192,8 +199,31 @@ def test_prompt_of_one_token_joins_rows_that_decode(network: nn.Module) -> None:
     assert_near(logits[1], alone(network, [9]))
 
 
+def test_states_of_a_row_go_on_alone(network: nn.Module) -> None:
+    rows = [text(n, n) for n in (30, 12)]
+    kv = batch_for(network, 4, KVPlan())
+    assert isinstance(kv, LibraryKV)
+    assert not kv.keeps_columns
+    for row in rows:
+        kv.join(prefilled(network, row))
+    step(network, kv, [row[-1] for row in rows])
+    for place, row in enumerate(rows):
+        logits = network(mx.array([[7]]), cache=kv.states(place))[0, -1]
+        assert_near(np.array(logits), alone(network, [*row, 7]))
+
+
+def test_state_of_the_only_row_goes_on_alone(network: nn.Module) -> None:
+    row = text(20)
+    kv = SoloKV(partial(make_prompt_cache, network))
+    kv.join(prefilled(network, row))
+    step(network, kv, row[-1:])
+    assert not kv.keeps_columns
+    logits = network(mx.array([[7]]), cache=kv.states(0))[0, -1]
+    assert_near(np.array(logits), alone(network, [*row, 7]))
+
+
 def test_check_finds_a_row_that_was_left_over(network: nn.Module) -> None:
-    kv = batch_for(network, 4, 0)
+    kv = batch_for(network, 4, KVPlan())
     for seed in range(2):
         kv.join(prefilled(network, text(9, seed)))
     kept = copy.deepcopy(kv.layers[0])

@@ -15,6 +15,7 @@ from mlx_lm.utils import load_model
 
 from mlxcel.engine.kv.capped import CappedKVCache
 from mlxcel.engine.kv.choose import batch_for
+from mlxcel.engine.kv.modes import KVPlan
 from mlxcel.engine.kv.prefilled import Prefilled
 from mlxcel.engine.kv.ragged import RaggedKV
 from tests.engine.kv_rows import assert_near, cohort, plain, prefilled, step, text
@@ -29,7 +30,7 @@ def network(tiny: Path) -> nn.Module:
 
 @pytest.fixture
 def kv(network: nn.Module) -> RaggedKV:
-    batch = batch_for(network, SLOTS, 0)
+    batch = batch_for(network, SLOTS, KVPlan())
     assert isinstance(batch, RaggedKV)
     return batch
 
@@ -45,7 +46,7 @@ def test_cohort_rows_decode_as_alone(network: nn.Module, kv: RaggedKV) -> None:
 
 
 def test_eight_choices_of_one_prefill_share_nothing(network: nn.Module) -> None:
-    kv = batch_for(network, 8, 0)
+    kv = batch_for(network, 8, KVPlan())
     prompt = text(20)
     read = prefilled(network, prompt)
     before = [np.array(cache.keys) for cache in read.caches]
@@ -103,9 +104,9 @@ def test_no_byte_stays_when_the_last_row_leaves(network: nn.Module, kv: RaggedKV
 
 def test_check_finds_a_layer_that_was_left_over(network: nn.Module, kv: RaggedKV) -> None:
     kv.join(prefilled(network, text(5)))
-    kept = kv.layers[1].keys
+    kept = kv.layers[1].kept.arrays
     kv.leave(0)
-    kv.layers[1].keys = kept
+    kv.layers[1].kept.arrays = kept
     with pytest.raises(AssertionError):
         kv.check()
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mlxcel.core.errors import RequestMemoryExceeded
 from mlxcel.engine.kv.choose import row_caches
+from mlxcel.engine.kv.modes import KVPlan
 from mlxcel.engine.memory.estimate import request_bytes
 from mlxcel.engine.memory.guard import RequestGuard
 from mlxcel.weights.card import MemoryCard, memory_card
@@ -115,7 +116,7 @@ def test_estimate_is_near_what_mlx_allocates(tmp_path: Path, chunk: int) -> None
     )
     card = memory_card(model)
     beside = mx.get_active_memory() - card.weights_bytes
-    caches = row_caches(model.network, 0)
+    caches = row_caches(model.network, KVPlan())
     mx.reset_peak_memory()
     step = chunk or 500
     for start in range(0, 500, step):

@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+from mlxcel.engine.cache.segment import Layers
 from mlxcel.engine.kv.prefilled import Prefilled
 
 
@@ -13,8 +14,16 @@ class KVBatch(Protocol):
         """How rows decode, for the log."""
         ...
 
-    layers: list[Any]
-    """Given to the model as its `cache`."""
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether a row's KV can be cut by positions (`KVColumns`), or is a state that stands
+        where it stands (`KVStates`)."""
+        ...
+
+    @property
+    def layers(self) -> list[Any]:
+        """Given to the model as its `cache`."""
+        ...
 
     def __len__(self) -> int: ...
 
@@ -35,3 +44,19 @@ class KVBatch(Protocol):
     def advance(self) -> None: ...
 
     def check(self) -> None: ...
+
+
+class KVColumns(KVBatch, Protocol):
+    def extract(self, place: int, start: int, stop: int) -> Layers:
+        """Copies of the KV of a row's positions start..stop, not evaluated."""
+        ...
+
+    def has_dropped(self, place: int) -> bool:
+        """Whether a cap has cost the row its oldest positions: it cannot be extracted."""
+        ...
+
+
+class KVStates(KVBatch, Protocol):
+    def states(self, place: int) -> list[Any]:
+        """The row's caches, of the model's own kinds. They may share memory with the batch."""
+        ...

@@ -8,35 +8,38 @@ bounded by the window and one chunk. RoPE always sees the true position (engine 
 import mlx.core as mx
 from mlx_lm.models.cache import create_attention_mask
 
+from mlxcel.engine.kv.codec import LayerCodec
+
 
 class CappedKVCache:
     """One layer of one prompt, or of a cohort of them. A query sees `cap` keys, its own included.
 
-    Column i of `keys` and `values`, `[rows, heads, columns, dim]`, is position `start + i`. The
-    last chunk is held in full until the next forward: in a cohort the newest tokens of a short
-    row are not at the end.
+    Column i of `parts`, `[rows, heads, columns, any]`, is position `start + i`. The last chunk is
+    held in full until the next forward: in a cohort the newest tokens of a short row are not at
+    the end.
     """
 
-    def __init__(self, cap: int) -> None:
+    def __init__(self, cap: int, codec: LayerCodec | None = None) -> None:
         self.cap = cap
-        self.keys: mx.array | None = None
-        self.values: mx.array | None = None
+        self.codec = codec
+        self.parts: tuple[mx.array, ...] = ()
+        """Keys and values, or what the codec makes of them; empty before the first token."""
         self.offset = 0
         """Tokens that were processed, those dropped included: where RoPE goes on."""
 
     @property
     def start(self) -> int:
         """The position of the oldest token held."""
-        return self.offset - (0 if self.keys is None else self.keys.shape[2])
+        return self.offset - (self.parts[0].shape[2] if self.parts else 0)
 
     @property
-    def state(self) -> tuple[mx.array | None, mx.array | None, int]:
+    def state(self) -> tuple[tuple[mx.array, ...], int]:
         """As of mlx-lm's caches: what is to be evaluated after a chunk."""
-        return self.keys, self.values, self.offset
+        return self.parts, self.offset
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in (self.keys, self.values) if a is not None)
+        return sum(part.nbytes for part in self.parts)
 
     def make_mask(
         self, n: int, return_array: bool = False, window_size: int | None = None
@@ -51,12 +54,20 @@ class CappedKVCache:
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Appends `[rows, heads, n, dim]`; returns them behind those the first of them sees."""
         past = self._past()
-        if past and self.keys is not None and self.values is not None:
-            keys = mx.concatenate([self.keys[:, :, -past:], keys], axis=2)
-            values = mx.concatenate([self.values[:, :, -past:], values], axis=2)
-        self.offset += keys.shape[2] - past
-        self.keys, self.values = keys, values
-        return keys, values
+        new = (keys, values) if self.codec is None else self.codec.encode(keys, values)
+        self.offset += keys.shape[2]
+        self.parts = (
+            tuple(
+                mx.concatenate([old[:, :, -past:], columns], axis=2)
+                for old, columns in zip(self.parts, new, strict=True)
+            )
+            if past
+            else new
+        )
+        if self.codec is not None:
+            return self.codec.decode(self.parts, keys.dtype)
+        all_keys, all_values = self.parts
+        return all_keys, all_values
 
     def _past(self) -> int:
         """Tokens held that the next one sees."""

@@ -21,6 +21,7 @@ class LibraryKV:
     """All layers' state, as a list of mlx-lm batch caches. Same use as `RaggedKV`."""
 
     label = "batched forward over mlx-lm's batch caches"
+    keeps_columns = False
 
     def __init__(self, fresh: Fresh) -> None:
         self._fresh = fresh
@@ -54,6 +55,10 @@ class LibraryKV:
         for layer in self.layers:
             layer.filter(mx.array(order))
 
+    def states(self, place: int) -> list[Any]:
+        """The caches of one row, of mlx-lm's kinds for rows; they may share memory with ours."""
+        return [layer.extract(place) for layer in self.layers]
+
     def begin(self) -> None:
         """Nothing to prepare: the caches do their own arithmetic."""
 
@@ -70,6 +75,7 @@ class SoloKV:
     """The state of the one row of a model whose rows cannot decode together."""
 
     label = "one row at a time"
+    keeps_columns = False
 
     def __init__(self, fresh: Fresh) -> None:
         self._fresh = fresh
@@ -89,6 +95,11 @@ class SoloKV:
     def leave(self, place: int) -> None:
         assert place == 0 and self.layers
         self.layers = []
+
+    def states(self, place: int) -> list[Any]:
+        """The row's own caches, which go on changing: they are to be copied."""
+        assert place == 0 and self.layers
+        return self.layers
 
     def begin(self) -> None:
         """Nothing to prepare."""

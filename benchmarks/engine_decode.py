@@ -55,6 +55,23 @@ def random_model(shape: str, dtype: mx.Dtype) -> LoadedModel:
     )  # fmt: skip
 
 
+CACHE = {
+    "max_kv_size": 0, "kv_budget": 0, "kv_watermark": 0.01, "context_shift": False, "keep": 0,
+    "prompt": {
+        "enabled": True, "capacity_bytes": None, "ram_mib": None, "max_entries": 1024,
+        "ttl_secs": 3600, "min_prefix": 32,
+    },
+    "apc": {"enabled": True, "block_size": 16, "num_blocks": None, "hash": "sha256", "trace": False},
+    "snapshot": {"capacity_bytes": None, "max_entries": 4096, "ttl_secs": 7200, "boundary": True},
+    "kv": {
+        "mode": "fp16", "type_k": None, "type_v": None, "boundary_v_layers": 2, "bits": 0,
+        "group_size": 64, "scheme": "uniform", "skip_last_layer": True,
+    },
+    "disk": {"path": None}, "conversations": {"enabled": False}, "prefix_dir": None,
+}  # fmt: skip
+"""The section `cache`, as conf/cache/default.yaml has it."""
+
+
 def prompt_of(length: int, seed: int) -> list[int]:
     return [(seed * 7919 + i * 104729) % 2000 for i in range(length)]
 
@@ -68,7 +85,7 @@ def ours(model: LoadedModel, lengths: list[int], steps: int) -> float:
     }  # fmt: skip
     options = {
         "scheduler": scheduler, "ctx_size": 0, "warmup": False, "max_queue_depth": 64,
-        "cache": {"max_kv_size": 0, "kv_budget": 0, "kv_watermark": 0.01},
+        "cache": CACHE, "model_name": "random",
         "request_memory_budget": None, "lang_bias_counters": False,
     }  # fmt: skip
     worker = ChatWorker(options)

@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 ONLY: dict[str, set[str]] = {
     "core": {"msgspec"},
     "protocols": set(),
-    "engine": {"llguidance", "mlx", "mlx_lm", "msgspec", "numpy"},
+    "engine": {"blake3", "llguidance", "mlx", "mlx_lm", "msgspec", "numpy"},
 }
 MAY_IMPORT_MLX = {"worker", "weights", "engine"}
 MLX = {"mlx", "mlx_lm", "transformers"}

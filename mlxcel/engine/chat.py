@@ -13,23 +13,42 @@ from mlxcel.core.admission import is_full
 from mlxcel.core.errors import MlxcelError, QueueFull, StartupError
 from mlxcel.core.status import ModelInfo
 from mlxcel.core.window import effective_window, slot_count, slot_share
+from mlxcel.engine.answers import Answers
+from mlxcel.engine.cache.build import Ground, identity_of, prompt_cache
+from mlxcel.engine.cache.counters import Counters
 from mlxcel.engine.compiling import Compiling
 from mlxcel.engine.constraint.compile import Compiler
 from mlxcel.engine.constraint.matcher import Matcher
 from mlxcel.engine.decode import Decoder
+from mlxcel.engine.fetching import Fetching, FetchQueue
 from mlxcel.engine.intake import Intake, prompt_of
 from mlxcel.engine.kv.choose import batch_for, can_batch, can_cohort
+from mlxcel.engine.kv.modes import plan_kv
 from mlxcel.engine.language import LanguageCounters
 from mlxcel.engine.lora import LoraScales
 from mlxcel.engine.memory.guard import RequestGuard
+from mlxcel.engine.memory.measure import card_in_mode, pool_numbers
 from mlxcel.engine.memory.pool import KVPool, blocks_of
 from mlxcel.engine.prefill import Prefiller
 from mlxcel.engine.report import Report
 from mlxcel.engine.request import Request
 from mlxcel.engine.schedule.cohort import cohort_rules
-from mlxcel.engine.schedule.scheduler import ENGINE_ERRORS, Scheduler, SchedulerRules
+from mlxcel.engine.schedule.rules import SchedulerRules
+from mlxcel.engine.schedule.scheduler import ENGINE_ERRORS, Scheduler
+from mlxcel.engine.schedule.shift import ShiftRules
 from mlxcel.engine.schedule.victim import Policy
-from mlxcel.link.messages import Cancel, Frame, RowAccepted, RowFailed, SetLora, Submit, ToWorker
+from mlxcel.engine.warming import Warming
+from mlxcel.link.messages import (
+    Ask,
+    Cancel,
+    Frame,
+    RowAccepted,
+    RowFailed,
+    SetLora,
+    Submit,
+    ToWorker,
+    Warm,
+)
 from mlxcel.weights.card import memory_card
 from mlxcel.weights.load import LoadedModel
 from mlxcel.worker import blas
@@ -63,7 +82,7 @@ class ChatWorker(Worker):
         self._slots = self._slots_of(model)
         share = slot_share(self.options["ctx_size"], self._slots)
         self._lora = LoraScales(model.lora)
-        self._build(model, window=effective_window(share, model.train_window))
+        self._build(model, effective_window(share, model.train_window), progress)
         if self.options["warmup"]:
             progress("warming up", None)
             _warm_up(model)
@@ -78,19 +97,27 @@ class ChatWorker(Worker):
             precision=model.precision,
             device=str(model.backend),
             blas=blas.loaded() if model.backend is Backend.CPU else None,
+            keeps_snapshots=self._keeps_snapshots,
         )
 
     def tick(self, inbox: list[ToWorker]) -> tuple[Frame | None, float | None]:
         for message in inbox:
             self._take(message)
         for request, outcome in self._compiling.done():
-            self._admit(request, outcome)
-        is_busy = self._scheduler.turn()
-        return self._frame(), 0.0 if is_busy else POLL_S if self._compiling else None
+            self._find(request, outcome)
+        for one in self._fetching.done():
+            self._cache.fetched(one.request, one.fetch)
+            self._admit(one.request, one.matchers)
+        self._answers.poll()
+        is_busy = self._scheduler.turn() or self._warming.turn()
+        is_polling = self._compiling or self._fetching or self._answers
+        return self._frame(), 0.0 if is_busy else POLL_S if is_polling else None
 
     def close(self) -> None:
         self._compiling.close()
+        self._answers.close()
         self._scheduler.clear()
+        self._cache.close()
 
     def check(self) -> None:
         """Our own invariants, for tests."""
@@ -103,11 +130,12 @@ class ChatWorker(Worker):
         log.info("scheduler.parallel %d -> 1: rows of %s cannot be batched", asked, model.family)
         return 1
 
-    def _build(self, model: LoadedModel, *, window: int) -> None:
+    def _build(self, model: LoadedModel, window: int, progress: Progress) -> None:
         scheduler, cache = self.options["scheduler"], self.options["cache"]
         chunk = self._chunk(model.backend)
-        card = memory_card(model)
-        size: int = cache["max_kv_size"]
+        plan = plan_kv(model.network, model.family, cache)
+        card = card_in_mode(memory_card(model), model.network, plan)
+        size = plan.cap
         memory = working_set_bytes(model.backend)
         blocks = blocks_of(cache["kv_budget"], card, memory, chunk, slots=self._slots)
         if blocks is not None and blocks < card.attention_layers:
@@ -121,14 +149,28 @@ class ChatWorker(Worker):
         self._compiling = Compiling(compiler)
         self._intake = Intake(
             window=window,
+            shifts=cache["context_shift"],
             slots=self._slots,
             guard=RequestGuard(budget, card, chunk, cap=size),
             pool=pool,
             lora=self._lora,
         )
         interval = scheduler["clear_interval"]
-        kv = batch_for(model.network, self._slots, size, model.backend)
+        kv = batch_for(model.network, self._slots, plan, model.backend)
         log.info("decode path: %s", kv.label)
+        ground = Ground(
+            model=model,
+            name=self.options["model_name"],
+            card=card,
+            plan=plan,
+            window=window,
+            left_bytes=None if memory is None else max(0, memory - card.weights_bytes),
+            keeps_columns=kv.keeps_columns,
+            lora=self._lora.current,
+        )
+        counters = Counters()
+        self._cache = prompt_cache(cache, ground, counters, progress)
+        self._keeps_snapshots = self._cache.is_on and not kv.keeps_columns
         decoder = Decoder(
             model.network,
             kv,
@@ -139,19 +181,30 @@ class ChatWorker(Worker):
             ),
             looks_ahead=scheduler["lookahead"],
             clear_interval=CLEAR_INTERVAL[model.backend] if interval is None else interval,
+            keep=self._cache.keep_row,
         )
-        prefiller = Prefiller(model.network, chunk=chunk, max_kv_size=size, lora=self._lora)
+        prefiller = Prefiller(model.network, chunk=chunk, plan=plan, lora=self._lora)
         self._scheduler = Scheduler(
-            self._rules(model, chunk),
+            self._rules(model, chunk, window),
             prefiller=prefiller,
             decoder=decoder,
             pool=pool,
+            cache=self._cache,
             report=self._report,
         )
+        self._fetching = FetchQueue()
+        self._warming = Warming(prefiller, self._cache, self._lora, counters)
+        self._answers = Answers(
+            self._report,
+            self._cache,
+            pool=lambda: pool_numbers(pool, card),
+            identity=lambda: identity_of(ground),
+        )
 
-    def _rules(self, model: LoadedModel, chunk: int) -> SchedulerRules:
+    def _rules(self, model: LoadedModel, chunk: int, window: int) -> SchedulerRules:
         scheduler = self.options["scheduler"]
         preemption = scheduler["preemption"]
+        cache = self.options["cache"]
         may_preempt = preemption["enabled"] and not scheduler["no_batch"]
         return SchedulerRules(
             slots=self._slots,
@@ -163,8 +216,9 @@ class ChatWorker(Worker):
                 most=scheduler["max_batch_prefill"] if can_cohort(model.network) else 1,
                 cap=scheduler["max_batch_prefill_tokens"],
                 chunk=chunk,
-                window=self.options["cache"]["max_kv_size"],
+                window=cache["max_kv_size"],
             ),
+            shift=ShiftRules(window=window, keep=cache["keep"]) if cache["context_shift"] else None,
         )
 
     def _chunk(self, backend: Backend) -> int:
@@ -181,12 +235,17 @@ class ChatWorker(Worker):
             case Cancel(id=name, choice=choice):
                 if choice is None:
                     self._compiling.cancel(name)
+                    self._fetching.cancel(name)
                 self._scheduler.cancel(name, choice)
             case SetLora(scales=scales):
                 self._lora.set(scales)
+            case Ask():
+                self._answers.take(message)
+            case Warm():
+                self._warming.add(message)
 
     def _enqueue(self, submit: Submit) -> None:
-        held = self._scheduler.held + len(self._compiling)
+        held = self._scheduler.held + len(self._compiling) + len(self._fetching)
         try:
             if is_full(held, self._slots, self._queue_depth):
                 raise QueueFull
@@ -194,17 +253,24 @@ class ChatWorker(Worker):
         except MlxcelError as why:
             self._report.say(RowFailed(submit.id, why.info()))
             return
+        self._warming.stop()
         if submit.constraint is None:
-            self._admit(request, [])
+            self._find(request, [])
         else:
             self._compiling.add(request)
 
-    def _admit(self, request: Request, matchers: list[Matcher] | MlxcelError) -> None:
-        """From here on nothing refuses the request."""
+    def _find(self, request: Request, matchers: list[Matcher] | MlxcelError) -> None:
+        """What is kept of its prompt on disk is brought first."""
         if isinstance(matchers, MlxcelError):
             self._report.say(RowFailed(request.id, matchers.info()))
-            return
-        self._report.say(RowAccepted(request.id))
+        elif (fetch := self._cache.fetch(request)) is not None:
+            self._fetching.add(Fetching(request, matchers, fetch))
+        else:
+            self._admit(request, matchers)
+
+    def _admit(self, request: Request, matchers: list[Matcher]) -> None:
+        """From here on nothing refuses the request."""
+        self._report.say(RowAccepted(request.id, self._cache.preview(request)))
         self._scheduler.add(prompt_of(request, matchers))
 
     def _frame(self) -> Frame | None:

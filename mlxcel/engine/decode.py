@@ -12,7 +12,7 @@ depends on what was said (a constraint, a thinking budget): for those the mask o
 while its forward runs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -59,6 +59,11 @@ class Said:
     is_forced: bool
 
 
+Keep = Callable[[Sequence, KVBatch, int], None]
+"""Told of a row that is about to leave its place in a batch, while what it has read stands
+there."""
+
+
 class Decoder:
     """Owns the rows that decode. Place i of the KV batch belongs to `rows[i]`."""
 
@@ -72,10 +77,12 @@ class Decoder:
         language: LanguageCounters,
         looks_ahead: bool,
         clear_interval: int,
+        keep: Keep,
     ) -> None:
         """`clear_interval` is the steps between two clearings of MLX's cache; 0: never."""
         self._network = network
         self._kv = kv
+        self._keep = keep
         self._lora = lora
         self._report = report
         self._language = language
@@ -110,6 +117,11 @@ class Decoder:
         self._state.join(row.sampler_state or initial_state(row.sampling))
         self.rows.append(row)
         self._sampler = None
+
+    def keep(self, row: Sequence) -> None:
+        """Have kept what a row has read. Unknown rows are ignored."""
+        if row in self.rows:
+            self._keep(row, self._kv, self.rows.index(row))
 
     def leave(self, row: Sequence) -> None:
         """Free the row's place for good. Unknown rows are ignored."""
@@ -185,6 +197,7 @@ class Decoder:
     def _retire(self) -> None:
         """Rows whose last token is in flight need no further step."""
         for row in [row for row in self.rows if row.started >= row.request.limit]:
+            self.keep(row)
             self._vacate(row)
 
     def _dispatch(self, landed: _Flight | None) -> _Flight:

@@ -18,8 +18,9 @@ NOTHING_DRAWN = "no token could be drawn: the model's output is not a number, or
 class Delivery:
     """Stop strings are not known here: the front ends such a choice, and cancels."""
 
-    def __init__(self, report: Report, forget: Callable[[Request], None]) -> None:
-        """`forget` is told of every request that is over."""
+    def __init__(self, report: Report, forget: Callable[..., None]) -> None:
+        """`forget(request, is_sound=...)` is told of every request that is over; not sound: after
+        an error."""
         self._report = report
         self._forget = forget
 
@@ -33,6 +34,7 @@ class Delivery:
             row.request.first_token_s = time.monotonic()
             self._report.say(row.request.began())
         if row.is_end(token):
+            row.end_token = token
             return self.end(row, FinishReason.EOS)
         self._say(said)
         try:
@@ -49,13 +51,13 @@ class Delivery:
         if not request.open_choices:
             self._report.completed += 1
             self._report.say(request.finished(time.monotonic()))
-            self._forget(request)
+            self._forget(request, is_sound=True)
         return True
 
     def fail(self, request: Request, error: MlxcelError) -> None:
         """The request is over, all choices with it; the worker goes on with the others."""
         self._report.say(RowFailed(request.id, error.info()))
-        self._forget(request)
+        self._forget(request, is_sound=False)
 
     def _say(self, said: Said) -> None:
         row = said.row

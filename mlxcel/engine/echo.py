@@ -16,15 +16,25 @@ from typing import Any
 
 from mlxcel.core.admission import is_full
 from mlxcel.core.byte_vocab import VOCAB_SIZE
-from mlxcel.core.errors import ContextLengthExceeded, GenerationFailed, MlxcelError, QueueFull
+from mlxcel.core.errors import (
+    ContextLengthExceeded,
+    GenerationFailed,
+    MlxcelError,
+    NotImplementedHere,
+    QueueFull,
+)
 from mlxcel.core.events import FinishReason, Timings, Usage
 from mlxcel.core.status import ModelInfo
 from mlxcel.core.window import effective_window, slot_count, slot_share
+from mlxcel.engine.cache.counters import disabled_body, reset_body
 from mlxcel.engine.echo_script import Fault, FaultKind, Script, last_user_message
 from mlxcel.engine.report import Report
 from mlxcel.link.messages import (
+    Ask,
     Cancel,
     Frame,
+    Question,
+    Reply,
     RowAccepted,
     RowEnded,
     RowFailed,
@@ -114,6 +124,8 @@ class EchoWorker(Worker):
         elif isinstance(message, Cancel) and message.choice is None:
             self._rows.pop(message.id, None)
             self._waiting = deque(row for row in self._waiting if row.id != message.id)
+        elif isinstance(message, Ask):
+            self._report.answer(_answer(message))
 
     def _enqueue(self, submit: Submit) -> None:
         tokens = unpack_tokens(submit.tokens)
@@ -235,6 +247,17 @@ class EchoWorker(Worker):
             return None
         next_at = min(row.due_at for row in self._rows.values())
         return max(0.0, next_at - self._clock())
+
+
+def _answer(ask: Ask) -> Reply:
+    """There is no KV here, so no cache of it."""
+    match ask.question:
+        case Question.CACHE_STATS:
+            return Reply(id=ask.id, value=disabled_body())
+        case Question.CACHE_RESET:
+            return Reply(id=ask.id, value=reset_body(0, 0))
+    error = NotImplementedHere(f"the echo worker has no KV; {ask.question} needs a model")
+    return Reply(id=ask.id, error=error.info())
 
 
 def _certain(token: int, top: int) -> TokenScores:

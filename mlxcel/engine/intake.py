@@ -20,6 +20,8 @@ class Intake:
     """`window` is the tokens a slot holds; 0: unbounded."""
 
     window: int
+    shifts: bool
+    """A row whose window is full forgets its oldest tokens and goes on."""
     slots: int
     guard: RequestGuard
     pool: KVPool
@@ -33,6 +35,7 @@ class Intake:
             window=self.window,
             lora=self.lora.of(submit.lora),
             now_s=time.monotonic(),
+            shifts=self.shifts,
         )
         length = len(request.prompt)
         self.guard.check(length, self._planned(request))
@@ -46,6 +49,8 @@ class Intake:
         prompt over; of several, each has a copy."""
         copies = min(request.submit.choices, self.slots)
         answer = max(request.limit, 0)
+        if self.window:
+            answer = min(answer, self.window)
         return answer if copies == 1 else copies * (len(request.prompt) + answer)
 
 

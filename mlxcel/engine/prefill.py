@@ -13,28 +13,26 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from mlxcel.engine.kv.choose import row_caches
+from mlxcel.engine.kv.modes import KVPlan
 from mlxcel.engine.kv.prefilled import Prefilled
 from mlxcel.engine.lora import LoraScales
-from mlxcel.engine.prompt import Prompt
+from mlxcel.engine.prompt import Prompt, Reading
 
 
 class Prefiller:
     """`chunk` 0: every prompt at once."""
 
-    def __init__(
-        self, network: nn.Module, *, chunk: int, max_kv_size: int, lora: LoraScales
-    ) -> None:
+    def __init__(self, network: nn.Module, *, chunk: int, plan: KVPlan, lora: LoraScales) -> None:
         self._network = network
         self._chunk = chunk
-        self._max_kv_size = max_kv_size
+        self._plan = plan
         self._lora = lora
 
-    def begin(self, prompt: Prompt) -> int:
+    def begin(self, prompt: Reading) -> int:
         """Start one more chunk; returns its tokens. `finish` waits for it."""
         if prompt.kv is None:
-            prompt.kv = Prefilled(row_caches(self._network, self._max_kv_size), (0,))
-        last = len(prompt.tokens) - 1
-        end = min(last, prompt.computed + self._chunk) if self._chunk else last
+            prompt.kv = Prefilled(row_caches(self._network, self._plan), (0,))
+        end = self._end(prompt)
         count = end - prompt.computed
         # Nothing stands before the only token of a prompt. Its caches learn their shapes from a
         # forward all the same; the place it fills counts for nothing.
@@ -50,7 +48,7 @@ class Prefiller:
         heads = [prompt.tokens[:-1] or prompt.tokens for prompt in prompts]
         longest = max(map(len, heads))
         rows = [(*head, *[0] * (longest - len(head))) for head in heads]
-        caches = row_caches(self._network, self._max_kv_size)
+        caches = row_caches(self._network, self._plan)
         self._forward(rows, caches, prompts)
         lengths = tuple(len(prompt.tokens) - 1 for prompt in prompts)
         kv = Prefilled(caches, lengths)
@@ -58,14 +56,24 @@ class Prefiller:
             prompt.kv, prompt.index, prompt.computed = kv, index, lengths[index]
         return sum(lengths)
 
-    def finish(self, prompt: Prompt) -> None:
+    def finish(self, prompt: Reading) -> None:
         """Wait for what was begun. Errors of the forward appear here."""
         assert prompt.kv is not None
         mx.eval([cache.state for cache in prompt.kv.caches])
         mx.clear_cache()
 
+    def _end(self, prompt: Reading) -> int:
+        """Of the next chunk: the end of the prompt, of a chunk, or the place to stop at."""
+        last = len(prompt.tokens) - 1
+        ends = [last]
+        if self._chunk:
+            ends.append(prompt.computed + self._chunk)
+        if prompt.stop > prompt.computed:
+            ends.append(prompt.stop)
+        return min(ends)
+
     def _forward(
-        self, rows: list[tuple[int, ...]], caches: list[Any], prompts: Sequence[Prompt]
+        self, rows: list[tuple[int, ...]], caches: list[Any], prompts: Sequence[Reading]
     ) -> None:
         self._lora.use([prompt.lora for prompt in prompts])
         self._network(mx.array(rows), cache=caches)

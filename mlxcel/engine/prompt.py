@@ -1,11 +1,25 @@
 """A prompt on its way into KV, and the rows that will decode from it."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from mlxcel.core.request import Lane
 from mlxcel.engine.kv.prefilled import Prefilled
 from mlxcel.engine.request import Request
 from mlxcel.engine.sequence import Sequence
+
+
+class Reading(Protocol):
+    """Tokens on their way into KV, whoever they are for."""
+
+    tokens: tuple[int, ...]
+    computed: int
+    kv: Prefilled | None
+    index: int
+    stop: int
+
+    @property
+    def lora(self) -> tuple[float, ...]: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -22,6 +36,8 @@ class Prompt:
     kv: Prefilled | None = None
     index: int = 0
     """The prompt's row in `kv`."""
+    stop: int = 0
+    """A place at which prefill stops once, so that the state there can be kept; 0: none."""
 
     @property
     def lane(self) -> Lane:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mlxcel.core.status import WorkerStats
-from mlxcel.link.messages import Frame, RowEvent
+from mlxcel.link.messages import Frame, Reply, RowEvent
 
 
 @dataclass(slots=True)
@@ -24,19 +24,24 @@ class Report:
     language_suppressed: int = 0
     language_fragments: int = 0
     events: list[RowEvent] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
     _told: WorkerStats | None = None
 
     def say(self, *events: RowEvent) -> None:
         self.events.extend(events)
 
+    def answer(self, reply: Reply) -> None:
+        self.replies.append(reply)
+
     def frame(self, **gauges: int) -> Frame | None:
         """None when nothing has happened since the last one, gauges and counters included."""
         counters = {name: getattr(self, name) for name in COUNTERS}
         stats = WorkerStats(**gauges, **counters)
-        if not self.events and stats == self._told:
+        if not self.events and not self.replies and stats == self._told:
             return None
         events, self.events, self._told = self.events, [], stats
-        return Frame(events, stats)
+        replies, self.replies = self.replies, []
+        return Frame(events, stats, replies)
 
 
 GAUGES = {"active", "waiting", "slots", "kv_bytes", "kv_blocks", "kv_block_budget"}

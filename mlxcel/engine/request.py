@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mlxcel.core.cache import CacheReport
 from mlxcel.core.events import FinishReason, Timings, Usage
 from mlxcel.link.messages import RowFinished, RowStarted, Submit, unpack_tokens
 
@@ -23,6 +24,10 @@ class Request:
     """Output tokens read so far, over all choices."""
     first_prefill_s: float = 0.0
     first_token_s: float = 0.0
+    fetched: int = 0
+    """Prompt tokens whose KV was brought from disk for it."""
+    cache: CacheReport | None = None
+    """What of its prompt was found when it was first read; None before, and without a cache."""
 
     @property
     def id(self) -> str:
@@ -34,6 +39,7 @@ class Request:
             self.id,
             queued_ms=(self.first_prefill_s - self.queued_s) * 1e3,
             prompt_ms=(self.first_token_s - self.first_prefill_s) * 1e3,
+            cache=self.cache,
         )
 
     def finished(self, now_s: float) -> RowFinished:
@@ -42,23 +48,36 @@ class Request:
         first = self.first_token_s or now_s
         return RowFinished(
             self.id,
-            Usage(prompt_tokens=len(self.prompt), completion_tokens=self.produced),
+            self._usage(),
             Timings(
                 queued_ms=(began - self.queued_s) * 1e3,
                 prompt_ms=(first - began) * 1e3,
                 decode_ms=(now_s - first) * 1e3,
+                cache=self.cache,
             ),
+        )
+
+    def _usage(self) -> Usage:
+        return Usage(
+            prompt_tokens=len(self.prompt),
+            completion_tokens=self.produced,
+            cached_tokens=cached_tokens(self.cache),
         )
 
     def reason_at_limit(self) -> FinishReason:
         return FinishReason.CONTEXT if self.is_bound_by_window else FinishReason.LENGTH
 
 
-def request_from(submit: Submit, *, window: int, lora: tuple[float, ...], now_s: float) -> Request:
+def request_from(
+    submit: Submit, *, window: int, lora: tuple[float, ...], now_s: float, shifts: bool = False
+) -> Request:
     """`window` is the tokens a slot holds; 0: unbounded. A choice ends once prompt and answer
-    leave no place but one in it (engine contract, scheduler 8: finish checks)."""
+    leave no place but one in it (engine contract, scheduler 8: finish checks); `shifts`: it
+    forgets and goes on."""
     prompt = unpack_tokens(submit.tokens)
-    room = max(1, window - len(prompt) - 1) if window else submit.max_tokens
+    room = submit.max_tokens
+    if window and not shifts:
+        room = max(1, window - len(prompt) - 1)
     return Request(
         submit=submit,
         prompt=prompt,
@@ -68,3 +87,8 @@ def request_from(submit: Submit, *, window: int, lora: tuple[float, ...], now_s:
         lora=lora,
         open_choices=submit.choices,
     )
+
+
+def cached_tokens(report: CacheReport | None) -> int | None:
+    """None: there is no prompt cache."""
+    return None if report is None else report.reused

@@ -34,9 +34,18 @@ class Sequence:
     trouble: MlxcelError | None = None
     """Why nothing can be drawn for it any more."""
     is_done: bool = False
+    end_token: int | None = None
+    """What ended the answer, though it is no part of it; a step that ran ahead has read it."""
+
+    base: tuple[int, ...] = field(init=False)
+    """What it answers: the prompt, or what is left of prompt and answer since it has forgotten
+    some of them."""
+    base_output: int = 0
+    """Output tokens that are part of `base`."""
 
     def __post_init__(self) -> None:
         self.key = key_of(self.request.id, self.choice)
+        self.base = self.request.prompt
 
     @property
     def lane(self) -> Lane:
@@ -44,17 +53,31 @@ class Sequence:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Prompt and answer so far."""
-        return (*self.request.prompt, *self.output)
+        """Prompt and answer so far, but for what was forgotten."""
+        return (*self.base, *self.output[self.base_output :])
 
     @property
     def last_token(self) -> int:
-        return self.output[-1] if self.output else self.request.prompt[-1]
+        return self.output[-1] if self.output else self.base[-1]
 
     @property
     def kv_length(self) -> int:
         """Tokens in the KV once everything dispatched has run."""
-        return len(self.request.prompt) - 1 + self.started
+        return len(self.base) - 1 + self.started - self.base_output
+
+    @property
+    def has_forgotten(self) -> bool:
+        return self.base is not self.request.prompt
+
+    def forget_all_but(self, tokens: tuple[int, ...]) -> None:
+        """These are its prompt from now on."""
+        self.base, self.base_output = tokens, len(self.output)
+
+    @property
+    def read_tokens(self) -> tuple[int, ...]:
+        """The tokens in its KV, in order; those that are not known yet are left out."""
+        known = self.tokens if self.end_token is None else (*self.tokens, self.end_token)
+        return known[: self.kv_length]
 
     def allowed(self) -> np.ndarray | None:
         """The tokens that may follow, as bits; None: all. No bit is set for a row in trouble."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from mlxcel.core.events import FinishReason
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.core.status import WorkerStats
@@ -34,7 +36,8 @@ SCHEDULER = {
     "lookahead": True,
     "clear_interval": None,
 }
-CACHE = {"max_kv_size": 0, "kv_budget": "none", "kv_watermark": 0.01, "decode_storage": "auto"}
+CONF = Path(__file__).resolve().parents[2] / "conf"
+CACHE = yaml.safe_load((CONF / "cache" / "default.yaml").read_text()) | {"kv_budget": "none"}
 NO_EOS = (-1,)
 
 
@@ -59,8 +62,9 @@ class Driver:
         options: Mapping[str, Any] = {
             "max_queue_depth": max_queue_depth,
             "scheduler": SCHEDULER | scheduler | {"preemption": preempt},
-            "cache": CACHE | dict(cache or {}),
+            "cache": merged(CACHE, cache or {}),
             "ctx_size": ctx_size,
+            "model_name": "tiny",
             "warmup": False,
             "request_memory_budget": memory_budget,
             "lang_bias_counters": True,
@@ -156,6 +160,15 @@ def submit(
         eos_ids=eos,
         **fields,
     )
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` on `base`, sections key by key."""
+    made = dict(base)
+    for key, value in over.items():
+        is_section = isinstance(value, Mapping) and isinstance(made.get(key), Mapping)
+        made[key] = merged(made[key], value) if is_section else value
+    return made
 
 
 def _quiet(step: str, fraction: float | None) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from mlxcel.core.events import FinishReason
 from mlxcel.core.sampling import Dry
+from mlxcel.engine.cache.look import OFF
 from mlxcel.link.messages import Cancel, RowAccepted, RowFinished, Submit
 from tests.engine.driver import Driver, submit
 
@@ -152,9 +153,9 @@ def test_cancelled_waiting_request_frees_its_place(tiny: Path) -> None:
     driver.tick(submit("a", prompt(5), 9))
     driver.tick(submit("b", prompt(5, 1), 2))
     driver.tick(Cancel(id="b"), submit("c", prompt(5, 2), 2))
-    assert RowAccepted("c") in driver.events("c")
+    assert RowAccepted("c", OFF) in driver.events("c")
     driver.run()
-    assert driver.events("b") == [RowAccepted("b")]
+    assert driver.events("b") == [RowAccepted("b", OFF)]
 
 
 def test_eos_ends_the_row_and_is_not_emitted(tiny: Path) -> None:

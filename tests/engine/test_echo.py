@@ -13,8 +13,10 @@ from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.echo import EchoWorker
 from mlxcel.engine.echo_script import last_user_message
 from mlxcel.link.messages import (
+    Ask,
     Cancel,
     Frame,
+    Question,
     RowAccepted,
     RowEnded,
     RowEvent,
@@ -252,3 +254,22 @@ def test_a_script_is_certain_of_its_tokens() -> None:
     events = Bench().run(submit("a", "\x01", top_logprobs=3))
     (told,) = [e.scores for e in events if isinstance(e, RowTokens)]
     assert told == [TokenScores(0.0, [(1, 0.0), (0, -100.0), (2, -100.0)])]
+
+
+@pytest.mark.parametrize("question", list(Question))
+def test_every_question_is_answered_in_the_next_frame(question: Question) -> None:
+    bench = Bench()
+    bench.tick(submit("a", "x"), Ask(id="q", question=question))
+    assert bench.frame is not None
+    (reply,) = bench.frame.replies
+    assert reply.id == "q"
+    match question:
+        case Question.CACHE_STATS:
+            assert (reply.value["enabled"], reply.value["lookups"]) == (False, 0)
+        case Question.CACHE_RESET:
+            assert reply.value == {"cleared": True, "freed_bytes": 0, "freed_entries": 0}
+        case _:
+            assert reply.error is not None
+            assert (reply.error.status, reply.value) == (501, {})
+    assert ending(bench.tick()) is FinishReason.EOS
+    assert bench.frame.replies == []

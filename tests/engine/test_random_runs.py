@@ -11,13 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher
+from msgspec.structs import replace
 
+from mlxcel.core.cache import CacheTag
 from mlxcel.core.request import Lane
 from mlxcel.core.sampling import AdaptiveP, Dry, DynamicTemperature, Mirostat
 from mlxcel.core.steering import Constraint, LoopGuard, Thinking
 from mlxcel.link.messages import Cancel, Submit
 from tests.engine.driver import Driver, submit
 
+WARM: dict[str, Any] = {"conversations": {"enabled": True}, "prompt": {"min_prefix": 1}}
+"""Adopts to the token, as conversations do."""
 SETUPS: dict[str, dict[str, Any]] = {
     "plain": {"parallel": 3},
     "chunks": {"parallel": 2, "prefill_chunk_size": 8, "prefill_grant_interval": 2},
@@ -31,7 +35,21 @@ SETUPS: dict[str, dict[str, Any]] = {
     },
     "sync": {"parallel": 3, "lookahead": False},
     "serial": {"no_batch": True},
+    "warm": {"parallel": 3, "cache": WARM},
+    "warm-little": {
+        "parallel": 3,
+        "prefill_chunk_size": 8,
+        "mixed_step": True,
+        "cache": WARM | {"prompt": {"min_prefix": 1, "capacity_bytes": 60 * 512}},
+    },
+    "warm-budget": {
+        "parallel": 3,
+        "preemption": "longest-first",
+        "cache": WARM | {"kv_budget": 10 * 2 * 32 * 2 * 16 * 4},
+    },
+    "warm-int8": {"parallel": 3, "cache": WARM | {"kv": {"mode": "int8"}}},
 }
+SOLO = {"serial": "plain", "warm-int8": "int8"}
 
 DRY = Dry(multiplier=1.0, base=1.75, allowed_length=1, window=32)
 THINKING = Thinking(open_ids=(60,), close_ids=(62, 10), message_ids=(33,), budget=3)
@@ -74,12 +92,14 @@ class Step:
 def runs(draw: st.DrawFn) -> list[Step]:
     steps = []
     for i in range(draw(st.integers(2, 5))):
-        ids = draw(st.lists(st.integers(0, 255), min_size=1, max_size=40))
+        head = draw(st.sampled_from([[], [], list(range(60, 90)), [*range(60, 75), 7, 7, 7]]))
+        ids = [*head, *draw(st.lists(st.integers(0, 255), min_size=1, max_size=40 - len(head)))]
         options = {
             "lane": draw(st.sampled_from(list(Lane))),
             "seed": draw(st.integers(0, 2**32 - 1)),
             **draw(st.sampled_from(SAMPLINGS)),
             **draw(st.sampled_from(EXTRAS)),
+            "cache": draw(st.sampled_from([None, CacheTag(), CacheTag(session="b")])),
         }
         request = submit(f"r{i}", ids, draw(st.integers(1, 12)), **options)
         steps.append(Step(request, None, draw(st.integers(0, 6))))
@@ -91,7 +111,7 @@ def runs(draw: st.DrawFn) -> list[Step]:
 @lru_cache
 def engine(tiny: Path, name: str) -> Driver:
     """One for all runs: what a run leaves behind would show in the next one."""
-    return Driver(tiny, **SETUPS[name])
+    return Driver(tiny, **(SETUPS | {"int8": {"cache": {"kv": {"mode": "int8"}}}})[name])
 
 
 def moves(run: list[Step]) -> Iterator[tuple[list[Submit | Cancel], int]]:
@@ -122,10 +142,10 @@ def test_every_text_is_what_the_request_gives_alone(
             driver.tick()
     driver.run()
     cancelled = {f"r{step.cancelled}" for step in run if step.request is None}
-    solo = engine(tiny, "plain" if setup == "serial" else "serial")
+    solo = engine(tiny, SOLO.get(setup, "serial"))
     for request in (step.request for step in run if step.request is not None):
         solo.frames.clear()
-        solo.run(request)
+        solo.run(replace(request, cache=None))
         for choice in range(request.choices):
             said, expected = driver.tokens(request.id, choice), solo.tokens(request.id, choice)
             if request.id in cancelled:

@@ -60,6 +60,11 @@ class KVPool:
         kept = self._watermark * self.budget if is_decoding else 0.0
         return self.budget - self.live + freed - self.need(tokens) >= kept
 
+    @property
+    def left(self) -> int | None:
+        """Blocks that no row holds; None: unbounded."""
+        return None if self.budget is None else self.budget - self.live
+
     def holds(self, key: str) -> bool:
         return key in self._held
 

@@ -6,11 +6,11 @@ Owns the rows in all their states: waiting in a lane, parked in mid-prefill, dec
 import logging
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from mlxcel.core.errors import GenerationFailed, NoKvLeft
 from mlxcel.core.events import FinishReason
 from mlxcel.core.request import Lane
+from mlxcel.engine.cache.prompt_cache import PromptCache
 from mlxcel.engine.decode import Decoder, Said
 from mlxcel.engine.delivery import Delivery
 from mlxcel.engine.memory.pool import KVPool
@@ -18,10 +18,11 @@ from mlxcel.engine.prefill import Prefiller
 from mlxcel.engine.prompt import Prompt
 from mlxcel.engine.report import Report
 from mlxcel.engine.request import Request
-from mlxcel.engine.schedule.cohort import CohortRules, cohort_of
+from mlxcel.engine.schedule.cohort import cohort_of
 from mlxcel.engine.schedule.decide import Action, View, decide, next_lost
 from mlxcel.engine.schedule.lanes import Lanes
-from mlxcel.engine.schedule.victim import Policy, victim_of
+from mlxcel.engine.schedule.room import Room
+from mlxcel.engine.schedule.rules import SchedulerRules
 from mlxcel.engine.sequence import Sequence, key_of
 from mlxcel.link.messages import RowPaused
 
@@ -29,18 +30,6 @@ log = logging.getLogger(__name__)
 
 ENGINE_ERRORS = (RuntimeError, ValueError, MemoryError)
 """What a forward raises. Its rows end with an error; the worker goes on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerRules:
-    slots: int
-    """Rows that decode together."""
-    interval: int
-    is_mixed: bool
-    ignores_lanes: bool
-    policy: Policy | None
-    """Whom a more important prompt drives out of a full batch; None: nobody."""
-    cohort: CohortRules
 
 
 class Scheduler:
@@ -51,12 +40,15 @@ class Scheduler:
         prefiller: Prefiller,
         decoder: Decoder,
         pool: KVPool,
+        cache: PromptCache,
         report: Report,
     ) -> None:
         self._rules = rules
         self._prefiller = prefiller
         self._decoder = decoder
         self._pool = pool
+        self._cache = cache
+        self._room = Room(rules, decoder, pool)
         self._report = report
         self._delivery = Delivery(report, self._forget)
         self._lanes = Lanes(ignores_lanes=rules.ignores_lanes)
@@ -104,12 +96,13 @@ class Scheduler:
         if request is None:
             return
         if choice is None:
-            self._forget(request)
+            self._forget(request, is_sound=True)
         else:
             self._end_choice(request, choice)
 
     def turn(self) -> bool:
         """Does one thing. False when there is nothing more to do."""
+        self._cache.begin_turn()
         view = self._view()
         action = decide(view)
         self._lost = next_lost(view, action)
@@ -121,17 +114,20 @@ class Scheduler:
                 self._mixed()
             case Action.DECODE:
                 self._decode()
-        return decide(self._view()) is not Action.IDLE
+        is_busy = decide(self._view()) is not Action.IDLE
+        self._cache.end_turn(is_idle=not is_busy)
+        return is_busy
 
     def clear(self) -> None:
         self._decoder.clear()
         for request in list(self._requests.values()):
-            self._forget(request)
+            self._forget(request, is_sound=False)
 
     def check(self) -> None:
         """Our own invariants, for tests."""
         self._decoder.check()
         self._pool.check()
+        self._cache.check()
         assert len(self._decoder.rows) <= self._rules.slots
         rows = [*self._decoder.rows, *(row for prompt in self._prompts() for row in prompt.rows)]
         assert len({row.key for row in rows}) == len(rows), "a row is in two places"
@@ -147,7 +143,7 @@ class Scheduler:
             is_parked=self._parked is not None,
             active=len(rows),
             is_flying=self._decoder.is_flying,
-            waiting=len(self._lanes) if head is not None and self._may_enter(head) else 0,
+            waiting=len(self._lanes) if head is not None and self._room.may_enter(head) else 0,
             slots=self._rules.slots,
             interval=self._rules.interval,
             lost=self._lost,
@@ -180,6 +176,7 @@ class Scheduler:
             self._begin([prompt])
             self._decode()
             self._prefiller.finish(prompt)
+            self._cache.has_read(prompt)
         except ENGINE_ERRORS as why:
             self._fail([prompt.request], why)
             return
@@ -190,6 +187,7 @@ class Scheduler:
 
     def _decode(self) -> None:
         try:
+            self._shift()
             self._grow()
             self._read(self._decoder.step())
         except ENGINE_ERRORS as why:
@@ -204,9 +202,11 @@ class Scheduler:
         head = self._lanes.head
         if head is None or not self._make_room_for(head) or self._lanes.head is not head:
             return []  # making room may have ended the very request it was for
-        together = cohort_of(self._lanes.lane_of_head(), self._rules.cohort, free=self._free)
+        together = self._cache.cold(
+            cohort_of(self._lanes.lane_of_head(), self._rules.cohort, free=self._room.free)
+        )
         taken = [self._pop()]
-        while len(taken) < len(together) and self._has_blocks(together[len(taken)]):
+        while len(taken) < len(together) and self._room.has_blocks(together[len(taken)]):
             taken.append(self._pop())
         return taken
 
@@ -214,9 +214,12 @@ class Scheduler:
         """The head, with KV blocks for its first row and as many more as there is room for.
         Rows that must wait hold none: they would keep others, and each other, from running."""
         prompt = self._lanes.pop()
-        for row in prompt.rows[: self._free]:
-            if row is prompt.rows[0] or self._has_blocks(prompt):
+        for row in prompt.rows[: self._room.free]:
+            if row is prompt.rows[0] or self._room.has_blocks(prompt):
                 self._pool.take(row.key, len(prompt.tokens))
+        self._cache.fit(self._pool.left)
+        if prompt.is_cold:
+            self._cache.adopt(prompt)
         if not prompt.request.first_prefill_s:
             prompt.request.first_prefill_s = time.monotonic()
             self._report.started += 1
@@ -226,6 +229,8 @@ class Scheduler:
         if prompts and not prompts[0].is_ready:
             self._begin(prompts)
             self._prefiller.finish(prompts[0])
+            for prompt in prompts:
+                self._cache.has_read(prompt)
 
     def _begin(self, prompts: list[Prompt]) -> None:
         if len(prompts) > 1:
@@ -262,33 +267,33 @@ class Scheduler:
                 self._drop(said.row)
                 self._tell_pause(said.row.request)
 
+    def _shift(self) -> None:
+        """Rows that have filled their window forget, and are read anew; or end."""
+        rules = self._rules.shift
+        if rules is None or not any(rules.is_due(row.kv_length) for row in self._decoder.rows):
+            return
+        self._read(self._decoder.settle())
+        for row in [row for row in self._decoder.rows if rules.is_due(row.kv_length)]:
+            left = rules.left_of(row.tokens, len(row.request.prompt))
+            if left is None:
+                self._delivery.end(row, FinishReason.CONTEXT)
+                self._drop(row)
+                continue
+            row.forget_all_but(left)
+            self._set_aside(row)
+
+    def _set_aside(self, row: Sequence) -> None:
+        """It leaves the batch; what it has said so far becomes part of a prompt of its own."""
+        self._decoder.evict(row)
+        self._pool.free(row.key)
+        self._lanes.push_front(Prompt(request=row.request, tokens=row.tokens, rows=[row]))
+        self._tell_pause(row.request)
+
     # Room: slots and KV blocks.
-
-    @property
-    def _free(self) -> int:
-        return self._rules.slots - len(self._decoder.rows)
-
-    def _may_enter(self, prompt: Prompt) -> bool:
-        """There is room in the KV budget, or it can be made: enough of it, else rows would be
-        driven out for nothing, and no step would run while we try again."""
-        if self._has_blocks(prompt):
-            return True
-        rows = self._decoder.rows
-        lower = [row.key for row in rows if row.lane > prompt.lane]
-        return self._rules.policy is not None and self._pool.could_fit(
-            len(prompt.tokens), lower, is_decoding=len(lower) < len(rows)
-        )
-
-    def _has_blocks(self, prompt: Prompt) -> bool:
-        return self._pool.has_room(len(prompt.tokens), is_decoding=self._decoder.has_work)
-
-    def _victim(self, lane: Lane) -> Sequence | None:
-        policy = self._rules.policy
-        return None if policy is None else victim_of(self._decoder.rows, policy, lane)
 
     def _make_room_for(self, prompt: Prompt) -> bool:
         """A slot and KV blocks, by driving out rows that are less important."""
-        while self._free <= 0 or not self._has_blocks(prompt):
+        while self._room.free <= 0 or not self._room.has_blocks(prompt):
             if not self._drive_out(prompt.lane):
                 return False
         return True
@@ -299,17 +304,15 @@ class Scheduler:
         if self._decoder.is_flying:
             self._read(self._decoder.settle())
             return True
-        victim = self._victim(lane)
+        victim = self._room.victim(lane)
         if victim is None:
             return False
         if not self._pool.fits_at_all(len(victim.tokens)):
             self._delivery.fail(victim.request, NoKvLeft())  # it could not grow any more either
             return True
-        self._decoder.evict(victim)
-        self._pool.free(victim.key)
+        self._decoder.keep(victim)
         self._report.preemptions += 1
-        self._lanes.push_front(Prompt(request=victim.request, tokens=victim.tokens, rows=[victim]))
-        self._tell_pause(victim.request)
+        self._set_aside(victim)
         return True
 
     def _tell_pause(self, request: Request) -> None:
@@ -320,32 +323,34 @@ class Scheduler:
 
     def _grow(self) -> None:
         """Before a step: every row that takes part gets a position more, or has to go."""
-        short = [row for row in self._decoder.rows if not self._has_grown(row)]
+        short = [row for row in self._decoder.rows if not self._room.has_grown(row)]
         for row in short:
             # One before it may have driven it out, or ended while the flight was read.
-            while row in self._decoder.rows and not self._has_grown(row):
+            while row in self._decoder.rows and not self._room.has_grown(row):
                 if not self._drive_out(row.lane):
                     self._delivery.fail(row.request, NoKvLeft())
-
-    def _has_grown(self, row: Sequence) -> bool:
-        is_last = row.started >= row.request.limit
-        return is_last or self._pool.grow(row.key, row.kv_length + 1)
+        self._cache.fit(self._pool.left)
 
     # The end of rows and requests.
 
     def _drop(self, row: Sequence) -> None:
+        self._decoder.keep(row)
         self._decoder.leave(row)
         self._pool.free(row.key)
 
-    def _forget(self, request: Request) -> None:
-        """Nothing of the request stays, wherever its rows are."""
+    def _forget(self, request: Request, *, is_sound: bool) -> None:
+        """Nothing of the request stays, wherever its rows are, but what was read for it."""
         self._requests.pop(request.id, None)
         for row in [row for row in self._decoder.rows if row.request is request]:
+            if is_sound:
+                self._decoder.keep(row)
             self._decoder.leave(row)
         for choice in range(request.submit.choices):
             self._pool.free(key_of(request.id, choice))
         self._lanes.sweep(lambda prompt: prompt.request is request)
         if self._parked is not None and self._parked.request is request:
+            if is_sound:
+                self._cache.keep(self._parked)
             self._parked = None
 
     def _end_choice(self, request: Request, choice: int) -> None:
@@ -364,6 +369,7 @@ class Scheduler:
 
     def _lose_rows(self, why: Exception) -> None:
         """After a failed step none of the rows that decode can be trusted."""
+        self._cache.distrust()
         self._fail([row.request for row in self._decoder.clear()], why)
 
     def _fail(self, requests: Iterable[Request], why: Exception) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from mlxcel.core.events import FinishReason
 from mlxcel.core.request import Lane
+from mlxcel.engine.cache.look import OFF
 from mlxcel.link.messages import Cancel, RowAccepted, RowEnded, Submit
 from tests.engine.driver import Driver, submit
 
@@ -155,7 +156,9 @@ def test_preempted_row_goes_on_as_if_nothing_had_been(
         assert driver.tokens(row.id) == alone(tiny, row)
     assert driver.stats.preemptions == 1
     assert driver.stats.started == driver.stats.completed == 3
-    assert [e for e in driver.events(victim) if isinstance(e, RowAccepted)] == [RowAccepted(victim)]
+    assert [e for e in driver.events(victim) if isinstance(e, RowAccepted)] == [
+        RowAccepted(victim, OFF)
+    ]
 
 
 def test_nobody_is_preempted_unless_it_is_on(tiny: Path) -> None:

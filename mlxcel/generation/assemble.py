@@ -23,6 +23,7 @@ from mlxcel.core.events import (
 from mlxcel.core.request import GenerationRequest
 from mlxcel.generation.chat_model import ChatModel
 from mlxcel.generation.choice import ChoiceAssembler
+from mlxcel.generation.explain import Says, explainer
 from mlxcel.generation.likelihood import reader
 from mlxcel.generation.prepare import Prepared
 from mlxcel.generation.show import Presenter
@@ -56,14 +57,17 @@ class Assembler:
         received_s: float,
         echoed: str = "",
         needs_call: bool = False,
+        says: Says,
         clock: Clock = monotonic,
     ) -> None:
-        """`echoed` is told before each answer. `needs_call`: one without a call is logged."""
+        """`echoed` is told before each answer. `needs_call`: one without a call is logged. `says`
+        puts the ids of a cache report into words."""
         self._choices = choices
         self._prompt_tokens = prompt_tokens
         self._received_s = received_s
         self._echoed = echoed
         self._needs_call = needs_call
+        self._says = says
         self._clock = clock
         self._running = set(range(len(choices)))
         """Those the worker still has tokens for."""
@@ -88,10 +92,11 @@ class Assembler:
 
     def take(self, row: RowEvent) -> Iterator[Event]:
         match row:
-            case RowAccepted():
-                yield from self._accepted()
-            case RowStarted():
-                self._started = row
+            case RowAccepted(cache=report):
+                yield Accepted(self._prompt_tokens, self._says(report))
+                yield from self._echo()
+            case RowStarted(cache=report):
+                self._started = replace(row, cache=self._says(report))
                 self._first_token_s = self._clock()
             case RowPaused():
                 self._is_paused = True
@@ -116,8 +121,7 @@ class Assembler:
                 self.is_done = True
                 yield Failed(error)
 
-    def _accepted(self) -> Iterator[Event]:
-        yield Accepted(self._prompt_tokens)
+    def _echo(self) -> Iterator[Event]:
         if self._echoed:
             for choice in range(len(self._choices)):
                 yield TextDelta(self._echoed, choice)
@@ -135,27 +139,36 @@ class Assembler:
         on with one of them. Where it does not, its own last word comes next."""
         if self._running and all(choice.has_ended for choice in self._choices):
             self.is_done = True
-            usage = Usage(prompt_tokens=self._prompt_tokens, completion_tokens=self._said())
-            yield Finished(usage, self._own_timings())
+            yield Finished(self._own_usage(), self._own_timings())
 
     def _finished(self, row: RowFinished) -> Finished:
         usage = row.usage
         if self._was_cut:
             # The worker's count holds what came after a stop string.
             usage = replace(usage, completion_tokens=self._said())
-        return Finished(usage, replace(row.timings, total_ms=self._total_ms()))
+        report = self._says(row.timings.cache)
+        return Finished(usage, replace(row.timings, total_ms=self._total_ms(), cache=report))
 
     def _said(self) -> int:
         return sum(choice.tokens for choice in self._choices)
 
+    def _own_usage(self) -> Usage:
+        """The worker's last word is not there yet when a stop string ends the answer."""
+        report = None if self._started is None else self._started.cache
+        return Usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._said(),
+            cached_tokens=None if report is None else report.reused,
+        )
+
     def _own_timings(self) -> Timings:
-        """The worker's last ones are not there yet when a stop string ends the answer."""
         assert self._started is not None, "a stop needs a token"
         return Timings(
             queued_ms=self._started.queued_ms,
             prompt_ms=self._started.prompt_ms,
             decode_ms=(self._clock() - self._first_token_s) * 1000,
             total_ms=self._total_ms(),
+            cache=self._started.cache,
         )
 
     def _total_ms(self) -> float:
@@ -172,6 +185,7 @@ def assembler(
         received_s=request.received_s,
         echoed=prepared.echoed,
         needs_call=request.prompt.tool_choice.is_forced and model.options.parses,
+        says=explainer(model.text.vocabulary),
         clock=clock,
     )
 

@@ -21,20 +21,34 @@ from mlxcel.core.request import ToolCall
 
 async def collect(events: AsyncIterator[Event]) -> Answer:
     """Raises the error of a Failed event, and whatever refuses the request."""
-    drafts: defaultdict[int, _Draft] = defaultdict(_Draft)
-    choices: dict[int, Choice] = {}
+    drafts = Drafts()
     async for event in events:
+        drafts.take(event)
         match event:
-            case TextDelta() | ReasoningDelta() | ToolCallDelta():
-                drafts[event.choice].take(event)
-            case ChoiceFinished():
-                choices[event.choice] = drafts[event.choice].finish(event)
             case Finished(usage=usage, timings=timings):
-                ended = tuple(choice for _, choice in sorted(choices.items()))
-                return Answer(choices=ended, usage=usage, timings=timings)
+                return Answer(choices=drafts.ended(), usage=usage, timings=timings)
             case Failed(error=error):
                 raise RemoteError(error)
     raise GenerationFailed("the events ended without a finish")
+
+
+class Drafts:
+    """The choices of one request, as far as they were told."""
+
+    def __init__(self) -> None:
+        self._drafts: defaultdict[int, _Draft] = defaultdict(_Draft)
+        self._ended: dict[int, Choice] = {}
+
+    def take(self, event: Event) -> None:
+        match event:
+            case TextDelta() | ReasoningDelta() | ToolCallDelta():
+                self._drafts[event.choice].take(event)
+            case ChoiceFinished():
+                self._ended[event.choice] = self._drafts[event.choice].finish(event)
+
+    def ended(self) -> tuple[Choice, ...]:
+        """In their order."""
+        return tuple(choice for _, choice in sorted(self._ended.items()))
 
 
 @dataclass(slots=True)

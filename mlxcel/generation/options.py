@@ -41,10 +41,23 @@ class ChatOptions:
     """Whether thoughts and calls are told from the text around them."""
     prefills: bool = True
     """Whether an assistant turn at the end is the beginning of the answer."""
+    caches: bool = False
+    """The server has a prompt cache."""
+    marks_system: bool = False
+    """The KV of system messages is kept in a file of its own."""
+    echo_bytes: int = 0
+    """Of thoughts that are put back into later turns; 0: none."""
+    pins_stamp: bool = False
+    """What changes with every request in the stamp of Claude Code is blanked out."""
+
+    @property
+    def echoes_reasoning(self) -> bool:
+        """Only where thoughts are told apart from what is said, and nothing twice."""
+        return self.caches and self.echo_bytes > 0 and self.parses and not self.format.shows_markers
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        reasoning = options["reasoning"]
+        reasoning, cache = options["reasoning"], options["cache"]
         effort = reasoning["effort"]
         message = reasoning["budget_message"]
         return cls(
@@ -55,4 +68,14 @@ class ChatOptions:
             budget_message="" if message is None else message,
             parses=not options["skip_chat_parsing"],
             prefills=options["prefill_assistant"],
+            caches=_is_cache_on(cache["prompt"]),
+            marks_system=cache["prefix_dir"] is not None,
+            echo_bytes=cache["reasoning_echo_max_bytes"],
+            pins_stamp=options["pin_billing_stamp"],
         )
+
+
+def _is_cache_on(prompt: Mapping[str, Any]) -> bool:
+    """No memory in MiB is the interface's other way of switching it off; bytes beat MiB."""
+    has_no_memory = prompt["capacity_bytes"] is None and prompt["ram_mib"] == 0
+    return prompt["enabled"] and not has_no_memory

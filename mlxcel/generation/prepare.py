@@ -3,21 +3,27 @@
 Pure and slow (30,000 tokens take a tenth of a second): the service runs it on a thread.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 from msgspec.structs import replace
 
+from mlxcel.core.cache import CacheTag
 from mlxcel.core.errors import BadRequest, ContextLengthExceeded
 from mlxcel.core.request import GenerationRequest
 from mlxcel.core.sampling import SamplingParams
+from mlxcel.generation import tags
 from mlxcel.generation.chat_model import ChatModel
+from mlxcel.generation.history import with_echo, with_pinned_stamp
+from mlxcel.generation.reecho import ReasoningEcho, Trail
 from mlxcel.generation.render import render, template_kwargs
 from mlxcel.generation.token_ids import with_token_ids
 from mlxcel.generation.watch import loop_guard, thinking_budget, watch_over
 from mlxcel.link.messages import Submit, pack_tokens
 from mlxcel.text.language.index import language_bias
+from mlxcel.text.prefill import Places, Prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +38,10 @@ class Prepared:
     """The answer begins inside a think block."""
     ignores_budget: bool = False
     """There is a thinking budget, but no way to keep it with this model."""
+    request: GenerationRequest
+    """As it was rendered: with thoughts that were put back."""
+    trail: Trail | None = None
+    """What the thoughts of the answer are kept under; None: they are not."""
 
 
 def prepare(
@@ -42,16 +52,23 @@ def prepare(
     vocab_size: int,
     family: str,
     operator_ids: Collection[int] = (),
+    echo: ReasoningEcho | None = None,
 ) -> Prepared:
     """`window` is the tokens a slot holds, prompt and answer; 0: unbounded. `vocab_size` is the
-    number of the model's logits; `operator_ids` are the tokens the server itself biases.
+    number of the model's logits; `operator_ids` are the tokens the server itself biases; `echo`
+    holds the thoughts of earlier answers.
 
     Raises BadRequest (TemplateRefused and BadField are some) and ContextLengthExceeded.
     """
     sampling = _sampling(request, model, vocab_size, operator_ids)
     kwargs = template_kwargs(request, model)
-    prompt = render(request, model, kwargs)
-    ids = _encoded(prompt.text, model, window)
+    if model.options.pins_stamp:
+        request = with_pinned_stamp(request)
+    request, trail = with_echo(request, model, kwargs, echo)
+    is_cached = tags.is_cached(request, model)
+    places = Places(history=is_cached, system=is_cached and model.options.marks_system)
+    prompt = render(request, model, kwargs, places)
+    ids, tag = _encoded(prompt, request, model, kwargs, window)
     watch = watch_over(request, model, prompt, kwargs)
     submit = Submit(
         id=request.id,
@@ -67,6 +84,7 @@ def prepare(
         thinking=watch.thinking,
         constraint=watch.constraint,
         lora=request.lora,
+        cache=tag,
     )
     return Prepared(
         submit=submit,
@@ -75,22 +93,31 @@ def prepare(
         echoed=prompt.echoed if request.prompt.echo else "",
         is_open=watch.is_open,
         ignores_budget=model.marks is None and thinking_budget(request) >= 0,
+        request=request,
+        trail=None if prompt.begun else trail,
     )
 
 
-def _encoded(text: str, model: ChatModel, window: int) -> list[int]:
+def _encoded(
+    prompt: Prompt,
+    request: GenerationRequest,
+    model: ChatModel,
+    kwargs: Mapping[str, Any],
+    window: int,
+) -> tuple[list[int], CacheTag | None]:
+    text = prompt.text
     # Encoding megabytes takes half a minute. No token is empty, so that what has no more
     # characters than the window has tokens needs no closer look.
     if 0 < window < len(text):
         least = model.text.least_tokens(text)
         if least > window:
             raise ContextLengthExceeded(least, window, is_least=True)
-    ids = model.text.encode(text)
+    ids, tag = tags.encoded(model, prompt, request, kwargs)
     if not ids:
         raise BadRequest("the prompt is empty; send at least one message", param="messages")
     if 0 < window <= len(ids):
         raise ContextLengthExceeded(len(ids), window)
-    return ids
+    return ids, tag
 
 
 def _sampling(

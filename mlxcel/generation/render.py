@@ -8,16 +8,23 @@ from mlxcel.core.request import ChatPrompt, GenerationRequest, Message, Tool, To
 from mlxcel.generation.chat_model import ChatModel
 from mlxcel.generation.options import ChatOptions
 from mlxcel.text.old_thoughts import without_old_thoughts
-from mlxcel.text.prefill import Prompt, render_prompt
+from mlxcel.text.prefill import NO_PLACES, Places, Prompt, render_prompt
+from mlxcel.text.template import ChatTemplate
 from mlxcel.text.tools.describe import with_calls, with_tools
 from mlxcel.text.tools.instruct import with_instruction
+
+KEEPS_THOUGHTS = "preserve_thinking"
 
 
 def template_kwargs(request: GenerationRequest, model: ChatModel) -> dict[str, Any]:
     """Strongest first: the request, the options made for one key each, the kwargs of the
     settings, into which the start puts what is known of the model."""
     live = request.settings.template_kwargs
-    return {**live, **_of_options(model.options), **request.prompt.kwargs}
+    kwargs = {**live, **_of_options(model.options), **request.prompt.kwargs}
+    if model.options.caches and not isinstance(kwargs.get(KEEPS_THOUGHTS), bool):
+        # A turn that reads as it was written is found again.
+        kwargs[KEEPS_THOUGHTS] = True
+    return kwargs
 
 
 def _of_options(options: ChatOptions) -> dict[str, Any]:
@@ -31,8 +38,29 @@ def _of_options(options: ChatOptions) -> dict[str, Any]:
     return asked
 
 
-def render(request: GenerationRequest, model: ChatModel, kwargs: Mapping[str, Any]) -> Prompt:
+def render(
+    request: GenerationRequest,
+    model: ChatModel,
+    kwargs: Mapping[str, Any],
+    places: Places = NO_PLACES,
+) -> Prompt:
     """Raises BadRequest, of which TemplateRefused is one."""
+    template, messages, tools = _shown(request, model, kwargs)
+    return render_prompt(
+        template, messages, kwargs, tools=tools, prefill=model.options.prefills, places=places
+    )
+
+
+def render_said(request: GenerationRequest, model: ChatModel, kwargs: Mapping[str, Any]) -> str:
+    """The messages, without what asks for an answer. Raises BadRequest."""
+    template, messages, tools = _shown(request, model, kwargs)
+    return template.render(messages, kwargs, tools, asks=False)
+
+
+def _shown(
+    request: GenerationRequest, model: ChatModel, kwargs: Mapping[str, Any]
+) -> tuple[ChatTemplate, Sequence[Message], tuple[Tool, ...]]:
+    """What the template is given."""
     if model.template is None:
         raise BadRequest(
             "this model has no chat template; set generation.chat_template.file or .text",
@@ -45,18 +73,12 @@ def render(request: GenerationRequest, model: ChatModel, kwargs: Mapping[str, An
             messages = with_calls(messages)
         if tools:
             messages = with_tools(messages, tools)
-    return render_prompt(
-        model.template,
-        messages,
-        kwargs,
-        tools=tools,
-        prefill=model.options.prefills,
-    )
+    return model.template, messages, tools
 
 
 def _messages(prompt: ChatPrompt, model: ChatModel, kwargs: Mapping[str, Any]) -> Sequence[Message]:
     messages: Sequence[Message] = prompt.messages
-    keeps_thoughts = kwargs.get("preserve_thinking") is True
+    keeps_thoughts = kwargs.get(KEEPS_THOUGHTS) is True
     if model.marks is not None and not keeps_thoughts:
         messages = without_old_thoughts(messages, model.marks)
     if prompt.tool_choice.is_forced:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mlxcel.core.ports import ServedModel
 from mlxcel.core.status import ModelInfo
+from mlxcel.core.window import effective_window
 
 
 def served_model(
@@ -28,6 +29,11 @@ def served_model(
         train_window=0 if info is None else info.train_window,
         context_window=0 if info is None else info.context_window,
     )
+
+
+def slot_window(info: ModelInfo | None) -> int:
+    """Tokens a slot holds; 0: unbounded."""
+    return 0 if info is None else effective_window(info.context_window, info.train_window)
 
 
 def _own_names(name: str, path: Path | None) -> tuple[str, ...]:

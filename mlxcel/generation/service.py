@@ -14,15 +14,22 @@ from mlxcel.core.errors import DecodeTimeout, RemoteError, StartupError
 from mlxcel.core.events import Event, Failed, Finished
 from mlxcel.core.ports import ServedModel
 from mlxcel.core.request import GenerationRequest
-from mlxcel.core.status import ModelInfo, WorkerStatus
-from mlxcel.core.window import effective_window
+from mlxcel.core.status import WorkerStatus
+from mlxcel.generation.aftermath import Aftermath
 from mlxcel.generation.assemble import assembler
+from mlxcel.generation.cache_control import CacheControl
 from mlxcel.generation.chat_model import ChatModel
+from mlxcel.generation.conversation_listener import conversation_listeners
+from mlxcel.generation.conversations import AskPort, ConversationService
+from mlxcel.generation.listening import Listener, heard
 from mlxcel.generation.options import ChatOptions
 from mlxcel.generation.prepare import Prepared, prepare
-from mlxcel.generation.served import served_model
+from mlxcel.generation.reecho import ReasoningEcho
+from mlxcel.generation.served import served_model, slot_window
+from mlxcel.generation.slot_table import SlotTable
+from mlxcel.generation.slots import Slots
 from mlxcel.generation.watch import check_budget, check_form
-from mlxcel.link.messages import RowEvent, RowFailed, Submit
+from mlxcel.link.messages import RowEvent, RowFailed, Submit, Warm
 from mlxcel.text.language import index as languages
 from mlxcel.text.template import ChatTemplate
 from mlxcel.text.tokenizer import TextModel, byte_text_model, read_text_model
@@ -46,7 +53,7 @@ class Channel(Protocol):
     async def next(self) -> RowEvent: ...
 
 
-class ChatPort(Protocol):
+class ChatPort(AskPort, Protocol):
     """What provides `chat`: the client of the chat worker."""
 
     def open(self, request_id: str, /) -> Channel:
@@ -61,6 +68,10 @@ class ChatPort(Protocol):
     def cancel(self, request_id: str, /, choice: int | None = None) -> None:
         """Gives the place back; a no-op for what has ended or was never there. With `choice`
         only that one need not go on: the place and the events of the others stay."""
+        ...
+
+    def warm(self, message: Warm, /) -> None:
+        """A beginning to read while there is nothing else to do; nobody waits for it."""
         ...
 
     def status(self) -> WorkerStatus: ...
@@ -87,10 +98,24 @@ class GenerationService:
             ChatOptions.from_options(options),
             cache_dir,
         )
+        self._echo = _reasoning_echo(self._model.options)
+        self._aftermath = Aftermath(self._model, self._echo, chat.warm)
+        self.conversations = ConversationService.of(
+            options["cache"]["conversations"], model=self._name, cache_dir=cache_dir, chat=chat
+        )
         self._biased = _biased_ids(options["sampling"]["logit_bias"], text, self._name)
         self._has_warned = False
         self._has_checked_bias = False
         self._pool = ThreadPoolExecutor(_PREPARE_THREADS, thread_name_prefix="prepare")
+        self.cache = CacheControl(chat)
+        self._seats = SlotTable(lambda: chat.status().stats.slots)
+        self.slots = Slots.of(
+            self._seats,
+            chat=chat,
+            folder=options["cache"]["slot_save_path"],
+            model=self._path,
+            name=self._name,
+        )
 
     @property
     def model(self) -> ServedModel:
@@ -111,17 +136,23 @@ class GenerationService:
         channel = self._chat.open(request.id)
         try:
             prepared = await self._prepare(request)
+            self._seats.took(request.id, prepared.submit)
             self._chat.send(prepared.submit)
             row = await channel.next()
             if isinstance(row, RowFailed):
                 raise RemoteError(row.error)
             answer = assembler(request, prepared, self._model)
+            listeners: list[Listener] = [
+                *self._aftermath.listeners(prepared, self.status().model),
+                *conversation_listeners(request, prepared, self._model, self.conversations),
+            ]
             told = 0
             while True:
-                for event in answer.take(row):
+                self._seats.heard(row)
+                for event in heard(answer, row, listeners):
                     if isinstance(event, Finished | Failed):
                         # Before the last frames go out: a slow reader must not keep a slot.
-                        self._chat.cancel(request.id)
+                        self._leave(request.id)
                     yield event
                     told += 1
                     if told == EVENTS_A_TURN:
@@ -134,20 +165,26 @@ class GenerationService:
                 told = told if channel.is_ready else 0
                 row = await _next_row(channel, request, is_decoding=answer.is_decoding)
         finally:
-            self._chat.cancel(request.id)
+            self._leave(request.id)
+
+    def _leave(self, request_id: str) -> None:
+        self._chat.cancel(request_id)
+        self._seats.left(request_id)
 
     def close(self) -> None:
+        self.slots.close()
+        self._aftermath.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _check(self, request: GenerationRequest) -> None:
-        check_budget(request, _window(self.status().model))
+        check_budget(request, slot_window(self.status().model))
         if request.output is not None:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._pool, check_form, request)
 
     async def _prepare(self, request: GenerationRequest) -> Prepared:
         info, model = self.status().model, self._model
-        window = _window(info)
+        window = slot_window(info)
         vocab_size = model.text.vocabulary.size if info is None else info.vocab_size
         self._check_bias(vocab_size)
 
@@ -159,6 +196,7 @@ class GenerationService:
                 vocab_size=vocab_size,
                 family="" if info is None else info.family,
                 operator_ids=self._biased,
+                echo=self._echo,
             )
 
         prepared = await asyncio.get_running_loop().run_in_executor(self._pool, work)
@@ -181,6 +219,12 @@ class GenerationService:
             )
 
 
+def _reasoning_echo(options: ChatOptions) -> ReasoningEcho | None:
+    if not options.echoes_reasoning:
+        return None
+    return ReasoningEcho(max_bytes=options.echo_bytes)
+
+
 def _biased_ids(pairs: Sequence[Sequence[Any]], text: TextModel, name: str) -> frozenset[int]:
     """The tokens of `generation.sampling.logit_bias`. Raises StartupError for one that the
     tokenizer does not know."""
@@ -193,11 +237,6 @@ def _biased_ids(pairs: Sequence[Sequence[Any]], text: TextModel, name: str) -> f
             f"{name}, whose ids end at {size - 1}"
         )
     return ids
-
-
-def _window(info: ModelInfo | None) -> int:
-    """Tokens a slot holds; 0: unbounded."""
-    return 0 if info is None else effective_window(info.context_window, info.train_window)
 
 
 async def _next_row(channel: Channel, request: GenerationRequest, *, is_decoding: bool) -> RowEvent:

@@ -5,7 +5,7 @@ Knows frames and silence. Knows no dialect.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from time import monotonic
 
 import orjson
@@ -37,8 +37,11 @@ class SseWriter:
     Status and headers leave with the first write, be it a frame or a comment.
     """
 
-    def __init__(self, request: Request, ping_interval_s: float | None) -> None:
+    def __init__(
+        self, request: Request, ping_interval_s: float | None, headers: Mapping[str, str]
+    ) -> None:
         self._request = request
+        self._headers = {**HEADERS, **headers}
         self._interval_s = ping_interval_s
         self._last_s = monotonic()
         self._response: BaseHTTPResponse | None = None
@@ -50,6 +53,10 @@ class SseWriter:
     def is_open(self) -> bool:
         """Headers are out: an error can no longer be an answer with its own status."""
         return self._response is not None
+
+    def set_headers(self, headers: Mapping[str, str]) -> None:
+        """Over those it was made with; without effect once they are out."""
+        self._headers |= headers
 
     def start_pings(self) -> None:
         if self._interval_s is not None:
@@ -76,7 +83,7 @@ class SseWriter:
         async with self._opening:
             if self._response is None:
                 self._response = await self._request.respond(
-                    status=200, headers=dict(HEADERS), content_type="text/event-stream"
+                    status=200, headers=self._headers, content_type="text/event-stream"
                 )
                 if self._request.version == "1.0":
                     end_with_connection(self._request)

@@ -62,10 +62,16 @@ class ChatTemplate:
         """It shows the calls of earlier turns."""
 
     def render(
-        self, messages: Sequence[Message], kwargs: Mapping[str, Any], tools: Sequence[Tool] = ()
+        self,
+        messages: Sequence[Message],
+        kwargs: Mapping[str, Any],
+        tools: Sequence[Tool] = (),
+        *,
+        asks: bool = True,
     ) -> str:
-        """Up to where the answer begins. Raises TemplateRefused."""
-        own: dict[str, Any] = {"add_generation_prompt": True}
+        """Up to where the answer begins; unless it `asks` for one, up to the end of the last
+        message. Raises TemplateRefused."""
+        own: dict[str, Any] = {"add_generation_prompt": asks}
         if tools:
             own["tools"] = [tool.sent for tool in tools]
         developer = self._knows_developer

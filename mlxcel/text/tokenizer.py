@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from mlxcel.core.byte_vocab import TURN_ENDS
 from mlxcel.core.errors import StartupError
@@ -58,6 +58,12 @@ class TextModel:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
+    def encode_marked(self, text: str, *places: int) -> tuple[list[int], list[int]]:
+        """What `encode` gives, and for each place, counted in characters, how many of the tokens
+        end at or before it."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return encoding.ids, [_tokens_before(encoding, place, len(text)) for place in places]
+
     def least_tokens(self, text: str) -> int:
         """What `encode` finds at least, without encoding; 0: that cannot be told."""
         return 0 if self._bound is None else self._bound.least_tokens(text)
@@ -78,6 +84,17 @@ class TextModel:
         if self._pieces is None:
             return WindowDetokenizer(self._tokenizer, visible=visible or {})
         return ByteDetokenizer(self._pieces, at_start=at_start, visible=visible or {})
+
+
+def _tokens_before(encoding: Encoding, place: int, end: int) -> int:
+    if place >= end:
+        return len(encoding.ids)
+    token: int | None = encoding.char_to_token(place)
+    if token is not None:
+        return token
+    # A character of no token: a space that the tokenizer counts out of the word behind it.
+    later = (n for n, (start, _) in enumerate(encoding.offsets) if start >= place)
+    return next(later, len(encoding.ids))
 
 
 def byte_text_model() -> TextModel:

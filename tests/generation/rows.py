@@ -79,7 +79,12 @@ def new_assembler(
         id="r1", tokens=b"", sampling=request.sampling, max_tokens=request.max_tokens, eos_ids=()
     )
     prepared = Prepared(
-        submit=submit, prompt_tokens=5, is_open=is_open, continues=continues, echoed=echoed
+        submit=submit,
+        prompt_tokens=5,
+        is_open=is_open,
+        continues=continues,
+        echoed=echoed,
+        request=request,
     )
     return assembler(request, prepared, model, clock=Clock())
 

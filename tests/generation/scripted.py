@@ -17,6 +17,7 @@ from mlxcel.core.sampling import SamplingParams
 from mlxcel.core.status import ModelInfo, State, WorkerStatus
 from mlxcel.generation.service import GenerationService
 from mlxcel.link.messages import (
+    Question,
     RowAccepted,
     RowEnded,
     RowEvent,
@@ -24,6 +25,7 @@ from mlxcel.link.messages import (
     RowStarted,
     RowTokens,
     Submit,
+    Warm,
 )
 from tests.settings import settings
 
@@ -40,6 +42,14 @@ INFO = ModelInfo(
 )
 ERROR = ErrorInfo(code="generation_failed", status=500, message="NaN in the logits")
 SILENCE = None
+CACHE: dict[str, Any] = {
+    "prompt": {"enabled": True, "capacity_bytes": None, "ram_mib": None},
+    "conversations": {"enabled": False},
+    "prefix_dir": None,
+    "slot_save_path": None,
+    "reasoning_echo_max_bytes": 16_777_216,
+}
+"""What the text side reads of the section `cache`, at its defaults."""
 
 
 class ScriptedChannel:
@@ -77,6 +87,7 @@ class ScriptedChat:
         self.submitted: list[Submit] = []
         self.cancelled: list[str] = []
         self.cut: list[int] = []
+        self.warmed: list[Warm] = []
         self.state = WorkerStatus(name="chat", state=State.OK, model=INFO)
 
     def open(self, request_id: str, /) -> ScriptedChannel:
@@ -94,6 +105,18 @@ class ScriptedChat:
             self.cancelled.append(request_id)
         else:
             self.cut.append(choice)
+
+    async def ask(
+        self,
+        question: Question,
+        options: dict[str, Any] | None = None,
+        *,
+        timeout_s: float = 30.0,
+    ) -> dict[str, Any]:
+        return {"asked": question}
+
+    def warm(self, message: Warm, /) -> None:
+        self.warmed.append(message)
 
     def status(self) -> WorkerStatus:
         return self.state
@@ -114,6 +137,8 @@ def service(chat: ScriptedChat, **changes: Any) -> GenerationService:
         "prefill_assistant": True,
         "lang_bias": {"file": None, "rebuild_cache": False},
         "cache_dir": None,
+        "cache": CACHE,
+        "pin_billing_stamp": True,
         "sampling": {"logit_bias": []},
     }
     return GenerationService(options | changes, chat=chat)

@@ -13,11 +13,26 @@ def options(top: dict[str, Any] | None = None, **reasoning: Any) -> ChatOptions:
         "format": "auto",
         "budget_message": None,
     }
-    whole = {"skip_chat_parsing": False, "prefill_assistant": True, "reasoning": plain | reasoning}
+    whole = {
+        "skip_chat_parsing": False,
+        "prefill_assistant": True,
+        "reasoning": plain | reasoning,
+        "cache": cache(enabled=False),
+        "pin_billing_stamp": False,
+    }
     return ChatOptions.from_options(whole | (top or {}))
 
 
-def test_shipped_values_ask_for_nothing() -> None:
+def cache(prefix_dir: str | None = None, echo: int = 0, **prompt: Any) -> dict[str, Any]:
+    plain = {"enabled": True, "capacity_bytes": None, "ram_mib": None}
+    return {
+        "prompt": plain | prompt,
+        "prefix_dir": prefix_dir,
+        "reasoning_echo_max_bytes": echo,
+    }
+
+
+def test_all_that_is_off_asks_for_nothing() -> None:
     assert options() == ChatOptions()
 
 
@@ -37,6 +52,21 @@ def test_shipped_values_ask_for_nothing() -> None:
             options(format="deepseek-legacy"),
             ChatOptions(format=ReasoningFormat.LEGACY),
             id="format",
+        ),
+        pytest.param(options({"cache": cache()}), ChatOptions(caches=True), id="cache"),
+        pytest.param(
+            options({"cache": cache(prefix_dir="x", echo=5)}),
+            ChatOptions(caches=True, marks_system=True, echo_bytes=5),
+            id="cache-words",
+        ),
+        pytest.param(options({"cache": cache(ram_mib=0)}), ChatOptions(), id="no-cache-memory"),
+        pytest.param(
+            options({"cache": cache(ram_mib=0, capacity_bytes=9)}),
+            ChatOptions(caches=True),
+            id="bytes-beat-mib",
+        ),
+        pytest.param(
+            options({"pin_billing_stamp": True}), ChatOptions(pins_stamp=True), id="stamp"
         ),
     ],
 )

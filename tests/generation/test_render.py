@@ -104,6 +104,31 @@ def test_old_thoughts_are_kept_when_asked(sent: dict[str, Any], old: str) -> Non
     assert found == f"hi;{old}{'r' if old != 'b' else ''};hi;"
 
 
+@pytest.mark.parametrize(
+    ("caches", "sent", "told"),
+    [
+        pytest.param(True, {}, True, id="unset-with-a-cache"),
+        pytest.param(True, {"preserve_thinking": "yes"}, True, id="no-boolean-is-unset"),
+        pytest.param(True, {"preserve_thinking": None}, True, id="null-is-unset"),
+        pytest.param(True, {"preserve_thinking": False}, False, id="request-says-no"),
+        pytest.param(False, {}, None, id="unset-without-a-cache"),
+    ],
+)
+def test_thoughts_are_kept_by_themselves_while_there_is_a_prompt_cache(
+    caches: bool, sent: dict[str, Any], told: bool | None
+) -> None:
+    assert kwargs(sent=sent, options={"caches": caches}).get("preserve_thinking") is told
+    model = chat_model("{% for m in messages %}{{ m.content }};{% endfor %}", THINKS, caches=caches)
+    request = asked(USER_HI, THOUGHT, USER_HI, prompt={"kwargs": sent})
+    found = render(request, model, template_kwargs(request, model)).text
+    assert ("<think>a</think>" in found) is (told is True)
+
+
+def test_server_may_say_that_thoughts_are_not_kept() -> None:
+    live = {"preserve_thinking": False}
+    assert kwargs(live=live, options={"caches": True}) == live
+
+
 def test_thoughts_of_a_model_without_markers_are_left_alone() -> None:
     assert "<think>a</think>b" in text(USER_HI, THOUGHT, USER_HI)
 

@@ -5,6 +5,7 @@ from typing import Any
 from mlxcel.core.answer import Answer, Choice
 from mlxcel.core.events import FinishReason, Timings, Usage
 from mlxcel.protocols.base import Head
+from mlxcel.protocols.cache_words import cache_body
 from mlxcel.protocols.openai.logprobs import logprobs_body
 
 FINISH = {
@@ -18,24 +19,28 @@ FINISH = {
 }
 
 
-def usage_body(usage: Usage) -> dict[str, int]:
-    """Without `prompt_tokens_details`: it stands for a prompt cache that is on."""
-    return {
+def usage_body(usage: Usage) -> dict[str, Any]:
+    """`prompt_tokens_details` stands for a prompt cache that is on, be it of no use just now."""
+    body: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     }
+    if usage.cached_tokens is not None:
+        body["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
+    return body
 
 
 def timings_body(usage: Usage, timings: Timings) -> dict[str, Any]:
-    """llama.cpp's keys, and two of ours.
+    """llama.cpp's keys, and some of ours.
 
     `effective_per_second` is what the client felt: answer tokens over the whole wall time,
-    queue and prefill included.
+    queue and prefill included. `cache` says what the prompt cache was good for.
     """
-    prompt, answer = usage.prompt_tokens - usage.cached_tokens, usage.completion_tokens
-    return {
-        "cache_n": usage.cached_tokens,
+    cached = 0 if usage.cached_tokens is None else usage.cached_tokens
+    prompt, answer = usage.prompt_tokens - cached, usage.completion_tokens
+    body: dict[str, Any] = {
+        "cache_n": cached,
         "prompt_n": prompt,
         "prompt_ms": _rounded(timings.prompt_ms),
         "prompt_per_token_ms": _ratio(timings.prompt_ms, prompt),
@@ -47,6 +52,9 @@ def timings_body(usage: Usage, timings: Timings) -> dict[str, Any]:
         "queued_ms": _rounded(timings.queued_ms),
         "effective_per_second": _ratio(answer * 1000, timings.total_ms),
     }
+    if timings.cache is not None:
+        body["cache"] = cache_body(timings.cache)
+    return body
 
 
 def reasoning_body(text: str, alias: str | None) -> dict[str, str]:

@@ -11,6 +11,7 @@ from mlxcel.core.settings import Settings
 from mlxcel.protocols.base import Head, ReadRules
 from mlxcel.protocols.fields import Reader
 from mlxcel.protocols.openai.answer import chat_body
+from mlxcel.protocols.openai.cache_use import read_cache_use
 from mlxcel.protocols.openai.chunks import ChatEncoder
 from mlxcel.protocols.openai.extras import read_switch
 from mlxcel.protocols.openai.logprobs import read_top_logprobs
@@ -32,8 +33,6 @@ from mlxcel.protocols.openai.types import check_types
 
 ID_PREFIX = "chatcmpl-"
 CHOICES = 8
-INERT_STRINGS = ("user", "prompt_cache_key")
-INERT_SWITCHES = ("cache_prompt", "parallel_tool_calls")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +102,7 @@ def read(
         ignore_eos=given(fields.boolean("ignore_eos"), rules.fixed.ignore_eos),
         loop=read_loop(fields),
         output=read_output(fields),
+        cache=read_cache_use(fields),
         received_s=received_s,
     )
     _check_inert(fields)
@@ -130,10 +130,7 @@ def _include_usage(fields: Reader) -> bool:
 
 def _check_inert(fields: Reader) -> None:
     """Fields that change nothing here still have a type: a wrong one is the client's mistake."""
-    for name in INERT_STRINGS:
-        fields.string(name)
-    for name in INERT_SWITCHES:
-        fields.boolean(name)
+    fields.boolean("parallel_tool_calls")
     if fields.boolean("reasoning_control"):
         rule = "true is not supported by this server; what works is false"
         raise fields.refuse("reasoning_control", rule)

@@ -14,6 +14,7 @@ TYPES = {
     "request_memory_budget_exceeded": "request_memory_budget_exceeded",
     "unavailable": "unavailable_error",
     "decode_timeout": "server_timeout",
+    "answer_timeout": "server_timeout",
 }
 """Our codes whose wire type the status alone does not give."""
 

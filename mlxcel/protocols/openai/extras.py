@@ -25,6 +25,14 @@ def read_switch(fields: Reader, key: str) -> bool:
     return next((value for value in places if isinstance(value, bool)), False)
 
 
+def read_text(fields: Reader, key: str) -> str | None:
+    """The first string of the two places that is not empty. Another type is refused at the root
+    and counts as absent in the other place."""
+    rooted = fields.string(key)
+    found = extra(fields, key, rooted if rooted else None)
+    return found if isinstance(found, str) and found else None
+
+
 def check_size(fields: Reader, key: str, value: Any, *, depth: int, chars: int) -> None:
     """Refuses `key`; looks at no more than the bounds allow, whatever was sent."""
     seen = 0

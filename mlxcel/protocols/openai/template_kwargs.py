@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlxcel.protocols.fields import Reader
-from mlxcel.protocols.openai.extras import check_size, extra
+from mlxcel.protocols.openai.extras import check_size, extra, read_text
 
 NESTED = "extra_body.chat_template_kwargs"
 DEPTH = 32
@@ -15,8 +15,8 @@ CHARS = 65_536
 def read_template_kwargs(fields: Reader) -> dict[str, Any]:
     """What was sent and nothing else; an explicit kwarg beats the field of the same name."""
     kwargs = dict(_requested(fields))
-    effort = extra(fields, "reasoning_effort", fields.string("reasoning_effort"))
-    if isinstance(effort, str) and effort:
+    effort = read_text(fields, "reasoning_effort")
+    if effort is not None:
         # A template that does not mention it ignores it.
         kwargs.setdefault("reasoning_effort", effort)
     return kwargs

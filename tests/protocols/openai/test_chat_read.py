@@ -260,6 +260,11 @@ def test_an_unknown_model_is_accepted_or_not_found() -> None:
             id="explicit-kwarg-over-effort",
         ),
         pytest.param({"reasoning_effort": ""}, {}, id="empty-effort-is-absent"),
+        pytest.param(
+            {"reasoning_effort": "", "extra_body": {"reasoning_effort": "low"}},
+            {"reasoning_effort": "low"},
+            id="empty-effort-falls-to-nested",
+        ),
     ],
 )
 def test_template_kwargs_are_what_was_sent(sent: dict[str, Any], kwargs: dict[str, Any]) -> None:

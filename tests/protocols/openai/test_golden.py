@@ -58,4 +58,4 @@ def test_wire_is_as_recorded(case: Path) -> None:
 
 
 def test_every_case_is_found() -> None:
-    assert len(CASES) >= 19
+    assert len(CASES) >= 23

@@ -24,9 +24,6 @@ def test_ignored_and_unknown_fields_are_accepted(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        pytest.param("user", "u", id="user"),
-        pytest.param("prompt_cache_key", "k", id="cache-key"),
-        pytest.param("cache_prompt", False, id="cache-prompt"),
         pytest.param("parallel_tool_calls", False, id="parallel-calls"),
         pytest.param("reasoning_control", False, id="reasoning-control"),
     ],

@@ -1,0 +1,43 @@
+"""The messages of a request as they are rendered: what a client sent, made to read as the turns
+before it did, so that what was read of them is found again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mlxcel.core.request import GenerationRequest, Message
+from mlxcel.generation import tags
+from mlxcel.generation.chat_model import ChatModel
+from mlxcel.generation.reecho import ReasoningEcho, Trail, with_thoughts
+from mlxcel.text.prefill import leading_system
+from mlxcel.text.stamp import pin_stamp
+
+
+def with_pinned_stamp(request: GenerationRequest) -> GenerationRequest:
+    """In the system messages at the beginning."""
+    messages = request.prompt.messages
+    stamped = leading_system(messages)
+    pinned = (replace(message, text=pin_stamp(message.text)) for message in stamped)
+    return with_messages(request, (*pinned, *messages[len(stamped) :]))
+
+
+def with_echo(
+    request: GenerationRequest,
+    model: ChatModel,
+    kwargs: Mapping[str, Any],
+    echo: ReasoningEcho | None,
+) -> tuple[GenerationRequest, Trail | None]:
+    """With the thoughts of earlier answers, and what those of the next are to be kept under."""
+    if echo is None or model.marks is None or not tags.is_cached(request, model):
+        return request, None
+    start = Trail.start(
+        tags.template_digest(model, kwargs, is_begun=False),
+        tags.tools_digest(request.prompt.tools),
+        tags.session_of(request.cache).encode(),
+    )
+    messages, trail = with_thoughts(request.prompt.messages, start, echo)
+    return with_messages(request, messages), trail
+
+
+def with_messages(request: GenerationRequest, messages: Sequence[Message]) -> GenerationRequest:
+    return replace(request, prompt=replace(request.prompt, messages=tuple(messages)))

@@ -131,9 +131,9 @@ class Line:
         elif row.type == "inert":
             for _ in range(row.count - 1):
                 self._value(spelling)
-            if row.neutral and not re.fullmatch(row.neutral, text):
+            if row.neutral and not row.asks_nothing(text):
                 self._refuse(spelling, text, f"is not supported: {row.reason}")
-        else:
+        elif not row.asks_nothing(text):
             try:
                 value = read_value(row, text)
             except ValueError as error:

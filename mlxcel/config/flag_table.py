@@ -3,6 +3,7 @@
 Knows how the table is written. Knows nothing of an argv or of values.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -51,6 +52,7 @@ class Row:
     exists: bool = False
     keys: bool = False
     fold: int = 0
+    scale: int = 0
     alone: Mapping[str, str] = field(default_factory=dict)
     presence: bool = False
     env_wins: bool = False
@@ -74,6 +76,10 @@ class Row:
     def takes_value(self) -> bool:
         """Whether the next word is its value; a `bool` takes one after `=` only."""
         return self.takes if self.type in ("inert", "refused") else self.type not in BOOLEANS
+
+    def asks_nothing(self, text: str) -> bool:
+        """Whether the value is what would be without it."""
+        return bool(self.neutral) and re.fullmatch(self.neutral, text) is not None
 
     def primary(self, program: str) -> str:
         """The spelling that messages and help show, the others being accepted alike."""

@@ -93,6 +93,8 @@ def _one(row: Row, text: str) -> object:
     value = _READERS[row.type](text)
     if row.fold and isinstance(value, int):
         value %= 1 << row.fold
+    if row.scale and isinstance(value, float):
+        value = _scaled(value, row.scale)
     if row.exists and not Path(str(value)).is_file():
         raise ValueError("is not a file")
     if row.keys:
@@ -124,6 +126,13 @@ def _size(text: str) -> int | None:
         return int(match[1])
     try:
         return int(float(match[2]) * (1 << _POWER[match[3].upper()]))
+    except OverflowError:
+        raise ValueError("is too large") from None
+
+
+def _scaled(number: float, scale: int) -> int:
+    try:
+        return int(number * scale)
     except OverflowError:
         raise ValueError("is too large") from None
 

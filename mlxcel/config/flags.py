@@ -118,7 +118,7 @@ def _refused_variables(table: Table, command: str, environ: Mapping[str, str]) -
     """A variable that asks for what cannot be done, said as its flag says it."""
     for row in table.rows(command):
         for name in row.env if row.type == "refused" else ():
-            if text := environ.get(name, ""):
+            if (text := environ.get(name, "")) and not row.asks_nothing(text):
                 source = Origin.ENVIRONMENT.source(name)
                 rule = f"cannot work here: {row.reason}"
                 yield Problem(key=name, value=text, rule=rule, source=source)

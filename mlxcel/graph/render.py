@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mlxcel.config.keys import read
@@ -15,6 +15,7 @@ def text(plan: Plan) -> str:
     """Workers with their parts, then the front, then what differs from what was asked."""
     rows = [row for worker in _workers(plan) for row in _worker_rows(plan, worker)]
     rows += [_row(plan, node.name, node) for node in _front(plan)]
+    rows += [("cache", _cache(node.options["cache"])) for node in _caching(plan)]
     rows += [("clamp", clamp_text(clamp)) for clamp in plan.clamps]
     rows += [("warning", warning) for warning in plan.warnings]
     return "\n".join(_aligned(rows))
@@ -82,6 +83,24 @@ def _summary(plan: Plan, section: str) -> str:
             return f"{read(tree, 'server.host')}:{read(tree, 'server.port')}  {count} routes"
         case _:
             return ""
+
+
+def _caching(plan: Plan) -> list[NodeSpec]:
+    """The workers that keep KV; a script keeps none."""
+    return [worker for worker in _workers(plan) if "cache" in worker.options]
+
+
+def _cache(cache: Mapping[str, Any]) -> str:
+    """How KV is stored, and what of it outlives a request."""
+    size, bits, prompt = cache["max_kv_size"], cache["kv"]["bits"], cache["prompt"]
+    parts = [f"KV as {cache['kv']['mode']}{f' in {bits} bits' if bits else ''}"]
+    parts += [f"of the newest {size} tokens"] if size else []
+    if not prompt["enabled"]:
+        return "  ".join([*parts, "kept by no store"])
+    parts += [f"of {prompt['max_entries']} requests kept"]
+    parts += [f"files in {cache['disk']['path']}"] if cache["disk"]["path"] is not None else []
+    parts += ["by conversation"] if cache["conversations"]["enabled"] else []
+    return "  ".join(parts)
 
 
 def _slots(plan: Plan) -> str:

@@ -22,6 +22,9 @@ class CorsPolicy:
         if allowed is None:
             return {}
         headers = {"Access-Control-Allow-Origin": allowed}
+        if self.options.expose:
+            # One by one: with credentials a browser reads "*" as the name of a header.
+            headers["Access-Control-Expose-Headers"] = ", ".join(self.options.expose)
         return headers if allowed == ANY else headers | {"Vary": "Origin"}
 
     def preflight_headers(self, origin: str | None, asked: str | None) -> dict[str, str]:

@@ -1,5 +1,5 @@
 """The border where exceptions become answers. The row's dialect picks the envelope; without a
-row (404, 405) and for a body that is too large it is OpenAI's."""
+row (404, 405), without a key and for a body that is too large it is OpenAI's."""
 
 import logging
 
@@ -12,6 +12,7 @@ from sanic.exceptions import NotFound, PayloadTooLarge, SanicException
 from mlxcel.core.errors import (
     BodyTooLarge,
     ErrorInfo,
+    InvalidApiKey,
     MethodNotAllowed,
     MlxcelError,
     RouteNotFound,
@@ -70,7 +71,8 @@ def error_reply(request: Request, exception: Exception) -> HTTPResponse:
 
 def _dialect(request: Request, info: ErrorInfo) -> Dialect:
     row = row_of(request)
-    return openai if row is None or info.status == 413 else row.dialect
+    is_general = info.status == InvalidApiKey.status or info.code == BodyTooLarge.code
+    return openai if row is None or is_general else row.dialect
 
 
 def _printable(info: ErrorInfo) -> ErrorInfo:

@@ -14,6 +14,8 @@ class CorsOptions:
     methods: tuple[str, ...]
     headers: tuple[str, ...]
     credentials: bool
+    expose: tuple[str, ...] = ()
+    """Headers of answers that pages may read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,5 +103,6 @@ def _cors(section: Mapping[str, Any]) -> CorsOptions:
         origins=tuple(section["origins"]),
         methods=tuple(section["methods"]),
         headers=tuple(section["headers"]),
+        expose=tuple(section["expose"]),
         credentials=section["credentials"],
     )

@@ -118,7 +118,8 @@ def mount(app: Sanic, row: Row, deps: Deps) -> None:
     missing = _missing(row, deps)
     handler = partial(_unsupported, missing) if missing else row.handler
 
-    async def serve(request: Request) -> HTTPResponse | None:
+    async def serve(request: Request, **_: str) -> HTTPResponse | None:
+        """What stands for a part of the path is in `request.match_info`, for handlers to read."""
         return await handler(request, deps, row)
 
     for index, path in enumerate(row.paths):

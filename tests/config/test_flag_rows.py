@@ -40,9 +40,11 @@ def sample(row: Row, folder: Path) -> tuple[str, object]:
     text, value = SAMPLES[row.type]
     if row.allowed:
         text = row.allowed[0]
-        value = row.map.get(text, text)
+        value = row.words[text] if text in row.words else row.map.get(text, text)
     if "*" in row.map:
         value = row.map["*"]
+    if row.scale and isinstance(value, float):
+        value = int(value * row.scale)
     return text, [value] if row.many else value
 
 

@@ -136,6 +136,25 @@ def test_the_default_is_the_value_at_startup() -> None:
         pytest.param(("cache.kv_budget=4096",), "kv_cache_budget", "4096", id="budget-bytes"),
         pytest.param((), "decode_storage_backend", "auto", id="storage"),
         pytest.param(
+            (),
+            "prompt_cache",
+            '{"enabled":true,"capacity_bytes":null,"ram_mib":null,"max_entries":1024,'
+            '"ttl_secs":3600,"min_prefix":32,"reuse":0}',
+            id="prompt-cache",
+        ),
+        pytest.param((), "kv_cache_mode", "fp16", id="kv-mode"),
+        pytest.param(
+            ("cache.kv.bits=8",),
+            "batch_kv_quant",
+            '{"type_k":null,"type_v":null,"boundary_v_layers":2,"sparse_v_threshold":1e-06,'
+            '"bits":8,"group_size":64,"scheme":"uniform","skip_last_layer":true}',
+            id="kv-bits",
+        ),
+        pytest.param((), "slot_save_path", None, id="no-slot-files"),
+        pytest.param(("cache.slot_save_path=/s",), "slot_save_path", "/s", id="slot-files"),
+        pytest.param(("cache.context_shift=true",), "context_shift", True, id="context-shift"),
+        pytest.param(("cache.keep=-1",), "n_keep", -1, id="kept-by-a-shift"),
+        pytest.param(
             ("generation.prefill_assistant=false",), "no_prefill_assistant", True, id="negated"
         ),
         pytest.param((), "reasoning_alias_field", "reasoning", id="alias-field"),

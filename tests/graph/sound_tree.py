@@ -12,18 +12,36 @@ TREE: dict[str, Any] = {
         "path": "/models/tiny",
         "source": None,
         "precision": "auto",
+        "cache_dir": "/var/mlxcel",
         "lora": {"adapters": []},
     },
     "engine": {"kind": "mlx"},
     "scheduler": {"parallel": 4, "max_batch_size": None, "no_batch": False},
-    "cache": {"kv_budget": "auto", "decode_storage": "auto"},
+    "cache": {
+        "max_kv_size": 0,
+        "kv_budget": "auto",
+        "decode_storage": "auto",
+        "prompt": {
+            "enabled": True,
+            "capacity_bytes": None,
+            "ram_mib": None,
+            "max_entries": 1024,
+            "reuse": 0,
+        },
+        "snapshot": {"capacity_bytes": None, "boundary": True},
+        "kv": {"mode": "fp16", "type_k": None, "type_v": None, "bits": 0, "scheme": "uniform"},
+        "disk": {"path": None},
+        "conversations": {"enabled": False, "disk_dir": None},
+        "prefix_dir": None,
+        "slot_save_path": None,
+    },
     "generation": {
         "reasoning": {"enabled": "auto", "alias_field": "reasoning"},
         "lang_bias": {"file": None},
         "sampling": {"adaptive": {"named": False, "target": -1.0}},
     },
     "live": {"sampling": {"max_tokens": 512}, "lang_bias": None},
-    "limits": {"ctx_size": 0},
+    "limits": {"ctx_size": 0, "request_memory_budget": None},
     "workers": {"placement": "process"},
     "server": {
         "host": "127.0.0.1",
@@ -36,8 +54,8 @@ TREE: dict[str, Any] = {
 }
 
 
-def card_of(*, train_window: int = 8192) -> Card:
-    return Card(name="tiny", family="llama", train_window=train_window)
+def card_of(*, train_window: int = 8192, family: str = "llama") -> Card:
+    return Card(name="tiny", family=family, train_window=train_window)
 
 
 ONE_ROW = Card(

@@ -122,3 +122,35 @@ def test_json_is_the_whole_plan_without_secrets() -> None:
 )
 def test_clamp_text(asked: object, used: object, words: str) -> None:
     assert render.clamp_text(Clamp(key="k", asked=asked, used=used, reason="why")) == words
+
+
+CACHE: dict[str, Any] = {
+    "max_kv_size": 0,
+    "prompt": {"enabled": True, "max_entries": 1024},
+    "kv": {"mode": "fp16", "bits": 0},
+    "disk": {"path": None},
+    "conversations": {"enabled": False},
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        pytest.param({}, "cache     KV as fp16  of 1024 requests kept", id="memory"),
+        pytest.param(
+            {"disk": {"path": "/var/kv"}, "conversations": {"enabled": True}},
+            "cache     KV as fp16  of 1024 requests kept  files in /var/kv  by conversation",
+            id="files-and-conversations",
+        ),
+        pytest.param(
+            {"max_kv_size": 64, "kv": {"mode": "fp16", "bits": 4}, "prompt": {"enabled": False}},
+            "cache     KV as fp16 in 4 bits  of the newest 64 tokens  kept by no store",
+            id="nothing-kept",
+        ),
+    ],
+)
+def test_a_worker_that_keeps_kv_says_how(values: dict[str, Any], line: str) -> None:
+    chat = replace(CHAT, options={"cache": CACHE | values})
+    plan = replace(PLAN, nodes={**PLAN.nodes, "chat": chat})
+    assert line in render.text(plan).splitlines()
+    assert not any(row.startswith("cache") for row in render.text(PLAN).splitlines())

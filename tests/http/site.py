@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import yaml
 
+from mlxcel.core.conversations import Conversations
 from mlxcel.core.errors import MlxcelError
 from mlxcel.core.events import (
     Accepted,
@@ -80,6 +81,7 @@ class Scripted:
         self.closed = asyncio.Event()
         self.state = State.OK
         self.stats = WorkerStats(slots=4, started=9, completed=7, decode_tokens=5, decode_steps=3)
+        self.conversations: Conversations | None = None
 
     @property
     def model(self) -> ServedModel:
@@ -153,6 +155,7 @@ def server_options(**changed: object) -> dict[str, Any]:
             "origins": ["*"],
             "methods": ["GET", "POST", "OPTIONS"],
             "headers": ["Authorization", "Content-Type"],
+            "expose": ["X-Cache-Status", "ETag"],
             "credentials": True,
         },
         "body_bytes": 1_000_000,

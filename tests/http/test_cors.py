@@ -46,6 +46,10 @@ def test_any_header_is_answered_by_name() -> None:
     assert headers["Access-Control-Allow-Headers"] == "x-mine, authorization"
 
 
+def test_nothing_is_exposed_where_nothing_is_named() -> None:
+    assert "Access-Control-Expose-Headers" not in policy("*").origin_headers(PAGE)
+
+
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     "path", ["/v1/chat/completions", "/v1/models", "/v1/settings", "/health", "/nowhere"]
@@ -75,16 +79,20 @@ async def test_errors_and_streams_carry_the_origin(start: Start) -> None:
     ]
     assert [answer.status_code for answer in answers] == [401, 404, 405, 415, 200]
     assert {answer.headers[ALLOW] for answer in answers} == {PAGE}
+    exposed = {answer.headers["access-control-expose-headers"] for answer in answers}
+    assert exposed == {"X-Cache-Status, ETag"}
     assert all("access-control-allow-methods" not in answer.headers for answer in answers)
 
 
 @pytest.mark.asyncio
 async def test_a_refused_origin_still_gets_its_answer(start: Start) -> None:
     cors = {"origins": ["localhost"], "methods": ["GET"], "headers": ["*"], "credentials": False}
+    cors["expose"] = ["ETag"]
     site = await start(cors=cors)
     response = await site.http.get("/health", headers={"Origin": PAGE})
     assert response.status_code == 200
     assert ALLOW not in response.headers
+    assert "access-control-expose-headers" not in response.headers
 
 
 @pytest.mark.asyncio

@@ -25,9 +25,9 @@ def places(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     def seen(name: str) -> None:
         do = getattr(generate, name)
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **named: Any) -> Any:
             found[name] = threading.current_thread().name.partition("_")[0]
-            return do(*args)
+            return do(*args, **named)
 
         monkeypatch.setattr(generate, name, call)
 

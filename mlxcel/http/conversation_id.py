@@ -1,0 +1,20 @@
+"""Whose conversation a request is, where its body does not say (seed-kamiwaza, 5)."""
+
+from sanic import Request
+
+from mlxcel.core.conversations import IdRules
+from mlxcel.protocols.kamiwaza.asked import clean_id
+
+HEADER = "X-Conversation-Id"
+
+
+def conversation_of(request: Request, rules: IdRules) -> str | None:
+    """The header's, else that of the client's address: two clients behind one address share it.
+
+    None where nothing binds requests by themselves. Raises BadRequest for an id too long.
+    """
+    sent = clean_id(request.headers.get(HEADER))
+    if sent is not None or not rules.has_auto:
+        return sent
+    # Over a Unix socket there is no address.
+    return f"client:{request.ip}" if request.ip else rules.fixed

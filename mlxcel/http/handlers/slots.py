@@ -1,0 +1,32 @@
+"""POST /slots/{id}: the tokens of a slot are saved, restored, erased."""
+
+from sanic import HTTPResponse, Request
+
+from mlxcel.core.ports import Generator
+from mlxcel.http.deps import Deps
+from mlxcel.http.replies import json_reply
+from mlxcel.http.routes import Row
+from mlxcel.protocols.llama.slots import (
+    SlotAction,
+    erased_body,
+    read_action,
+    read_filename,
+    read_slot,
+    restored_body,
+    saved_body,
+)
+
+
+async def act(request: Request, deps: Deps, row: Row) -> HTTPResponse:
+    """The order of the checks is the interface's."""
+    generator: Generator = deps.ports["generate"]
+    slots = generator.slots
+    slots.check_kept()
+    slot = read_slot(request.match_info["id_slot"], slots.count)
+    action = read_action(request.args.get("action"))
+    if action is SlotAction.ERASE:
+        return json_reply(erased_body(slot, slots.erase(slot)))
+    name = read_filename(request.body)
+    if action is SlotAction.SAVE:
+        return json_reply(saved_body(slot, name, await slots.save(slot, name)))
+    return json_reply(restored_body(slot, name, await slots.restore(slot, name)))

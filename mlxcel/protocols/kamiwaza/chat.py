@@ -1,0 +1,89 @@
+"""A chat route while conversations are on: the fields of the seed around those of the dialect.
+
+Works around what any codec has read, and changes nothing of what the codec understood.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlxcel.core.answer import Answer
+from mlxcel.core.cache import CacheUse
+from mlxcel.core.events import Event, Finished, ReasoningDelta, Timings, Usage
+from mlxcel.core.request import GenerationRequest
+from mlxcel.protocols.base import Head, Read, SseFrame, StreamEncoder
+from mlxcel.protocols.kamiwaza.asked import read_asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationRead:
+    inner: Read
+    request: GenerationRequest
+
+    @property
+    def stream(self) -> bool:
+        return self.inner.stream
+
+    def encoder(self, head: Head) -> StreamEncoder:
+        return UsageEncoder(self.inner.encoder(head))
+
+    def answer(self, head: Head, answer: Answer) -> dict[str, Any]:
+        body = self.inner.answer(head, answer)
+        thinks = any(choice.reasoning for choice in answer.choices)
+        usage = _union(body["usage"], answer.usage, answer.timings, thinks=thinks)
+        conversation = self.request.cache.conversation
+        named = {} if conversation is None else {"metadata": {"conversation_id": conversation}}
+        return body | {"usage": usage} | named
+
+
+def with_conversation(inner: Read, body: Mapping[str, Any], fallback: str | None) -> Read:
+    """`fallback` is the conversation of a body that names none. Raises BadField."""
+    asked = read_asked(body)
+    request = inner.request
+    cache = CacheUse(
+        is_on=request.cache.is_on and not asked.is_reset,
+        session=request.cache.session,
+        conversation=fallback if asked.id is None else asked.id,
+        is_reset=asked.is_reset,
+    )
+    return ConversationRead(inner=inner, request=replace(request, cache=cache))
+
+
+class UsageEncoder:
+    """The frames of another encoder; where one carries usage, the seed's keys stand in it too."""
+
+    def __init__(self, inner: StreamEncoder) -> None:
+        self._inner = inner
+        self._thinks = False
+
+    def encode(self, event: Event) -> Iterable[SseFrame]:
+        self._thinks = self._thinks or isinstance(event, ReasoningDelta)
+        frames = self._inner.encode(event)
+        return map(self._with_union(event), frames) if isinstance(event, Finished) else frames
+
+    def _with_union(self, event: Finished) -> Callable[[SseFrame], SseFrame]:
+        def add(frame: SseFrame) -> SseFrame:
+            if isinstance(frame.data, str) or "usage" not in frame.data:
+                return frame
+            usage = _union(frame.data["usage"], event.usage, event.timings, thinks=self._thinks)
+            return replace(frame, data={**frame.data, "usage": usage})
+
+        return add
+
+
+def _union(
+    body: Mapping[str, Any], usage: Usage, timings: Timings, *, thinks: bool
+) -> dict[str, Any]:
+    """Both spellings of usage. The rate is that of the answer over the whole wall time; the seed's
+    own server counts the prompt as said too."""
+    seconds = timings.total_ms / 1000
+    details = {} if thinks else {"output_tokens_details": {"reasoning_tokens": 0}}
+    return {
+        **body,
+        "input_tokens": usage.prompt_tokens,
+        "output_tokens": usage.completion_tokens,
+        "tokens_per_second": round(usage.completion_tokens / seconds, 3) if seconds > 0 else 0.0,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0},
+        # Tokens of thinking are not counted: where there are any, the key is left out.
+        **details,
+    }

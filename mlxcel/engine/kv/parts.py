@@ -6,7 +6,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import KVCache
 
-from mlxcel.engine.cache.segment import TOKEN_AXIS, Layers
+from mlxcel.engine.cache.segment import Layers, copy_of
 from mlxcel.engine.kv.capped import CappedKVCache
 from mlxcel.engine.kv.codec import LayerCodec
 from mlxcel.engine.kv.coded import CodedKVCache
@@ -53,12 +53,6 @@ def columns_of(
     parts: Sequence[mx.array], index: int, start: int, stop: int
 ) -> tuple[mx.array, ...]:
     return tuple(copy_of(part[index : index + 1, :, start:stop]) for part in parts)
-
-
-def copy_of(array: mx.array) -> mx.array:
-    """Contiguous, in memory of its own. `mx.contiguous` keeps the buffer of a slice that is
-    contiguous already, as those of one KV head are, when it is at most 16 KiB too large."""
-    return mx.concatenate([array, array[:, :, :0]], axis=TOKEN_AXIS)
 
 
 def _cache(parts: tuple[mx.array, ...], length: int, cap: int, codec: LayerCodec | None) -> Any:

@@ -7,10 +7,9 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from mlxcel.engine.cache.counters import PoolNumbers
-from mlxcel.engine.cache.segment import Layers
 from mlxcel.engine.kv.choose import row_caches
 from mlxcel.engine.kv.modes import KVPlan
-from mlxcel.engine.kv.parts import row_parts
+from mlxcel.engine.kv.parts import column_bytes
 from mlxcel.engine.memory.estimate import token_bytes
 from mlxcel.engine.memory.pool import BLOCK, KVPool
 from mlxcel.weights.card import MemoryCard
@@ -22,9 +21,7 @@ def card_in_mode(card: MemoryCard, network: nn.Module, plan: KVPlan) -> MemoryCa
         return card
     caches = row_caches(network, plan)
     network(mx.array([[0]]), cache=caches)
-    layers: Layers = row_parts(caches, 0, 0, 1)
-    held = sum(part.nbytes for layer in layers for part in layer)
-    one = math.ceil(held / (card.attention_layers * 2 * card.kv_heads))
+    one = math.ceil(column_bytes(caches) / (card.attention_layers * 2 * card.kv_heads))
     return replace(card, head_dim=one, kv_dtype_bytes=1)
 
 

@@ -61,7 +61,9 @@ CACHE = {
         "enabled": True, "capacity_bytes": None, "ram_mib": None, "max_entries": 1024,
         "ttl_secs": 3600, "min_prefix": 32,
     },
-    "apc": {"enabled": True, "block_size": 16, "num_blocks": None, "hash": "sha256", "trace": False},
+    "apc": {
+        "enabled": True, "block_size": 16, "num_blocks": None, "hash": "sha256", "trace": False,
+    },
     "snapshot": {"capacity_bytes": None, "max_entries": 4096, "ttl_secs": 7200, "boundary": True},
     "kv": {
         "mode": "fp16", "type_k": None, "type_v": None, "boundary_v_layers": 2, "bits": 0,

@@ -124,6 +124,7 @@ def _ask(url: str, messages: list[dict[str, str]], max_tokens: int = 24, **more:
         "stream": True,
         "temperature": 0,
         "max_tokens": max_tokens,
+        "ignore_eos": True,
         "stream_options": {"include_usage": True},
         **more,
     }

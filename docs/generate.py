@@ -53,9 +53,15 @@ def _flag(row: FlagRow) -> tuple[str, ...]:
 
 
 def _flag_text(row: FlagRow) -> str:
-    words = {"inert": "Accepted, without effect: ", "refused": "Refused: "}
-    text = words[row.type] + row.reason if row.type in words else row.help
-    return f"{text} (takes {', '.join(row.allowed)})" if row.allowed else text
+    if row.type in ("inert", "refused"):
+        return f"{_fate(row)}: {row.reason}"
+    return f"{row.help} (takes {', '.join(row.allowed)})" if row.allowed else row.help
+
+
+def _fate(row: FlagRow) -> str:
+    if row.neutral:
+        return "Accepted as long as it changes nothing"
+    return "Accepted, without effect" if row.type == "inert" else "Refused"
 
 
 def routes_page() -> Iterator[str]:

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from mlxcel.config import layers
+from mlxcel.worker import blas
+from tests.shipped import read_once
 from tests.tiny.checkpoint import build_tiny_checkpoint
 
 os.environ.setdefault("CI", "true")
+# Before any test module loads mlx: all of them add up as the product does, in whatever order.
+blas.preload()
 FOREIGN = ("MLXCEL_", "LLAMA_", "HF_", "HUGGING_FACE_", "AIP_")
 
 
@@ -32,6 +37,14 @@ def _clean_hydra() -> Iterator[None]:
         from hydra.core.global_hydra import GlobalHydra
 
         GlobalHydra.instance().clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shipped_files_are_read_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layers, "composed", read_once(layers.composed))
+        patch.setattr(layers, "layers", read_once(layers.layers))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -104,11 +104,17 @@ def _row(row: Row, program: str) -> Iterator[str]:
 
 def _text(row: Row) -> str:
     if row.type in ("inert", "refused"):
-        return f"{'accepted, no effect' if row.type == 'inert' else 'refused'}: {row.reason}"
+        return f"{_fate(row)}: {row.reason}"
     facts = [row.key.replace("@", "")] if row.key else []
     if row.flags and row.env:
         facts.append("env " + ", ".join(row.env))
     return f"{row.help} [{'; '.join(facts)}]" if facts else row.help
+
+
+def _fate(row: Row) -> str:
+    if row.neutral:
+        return "accepted as long as it changes nothing"
+    return "accepted, no effect" if row.type == "inert" else "refused"
 
 
 def _metavar(row: Row) -> str:

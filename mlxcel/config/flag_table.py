@@ -6,6 +6,7 @@ Knows how the table is written. Knows nothing of an argv or of values.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,7 @@ class Table:
         yield from (row for row in every if not row.command)
 
 
+@cache
 def load_table(path: Path | None = None) -> Table:
     path = path if path is not None else data_dir("conf") / "flags.yaml"
     # The C loader: 6 ms instead of 60 on every start, --help included.
@@ -120,7 +122,9 @@ def read_table(raw: Mapping[str, Any]) -> Table:
     return Table({name: Command(**c) for name, c in raw["commands"].items()}, sections)
 
 
+TUPLES = frozenset(f.name for f in fields(Row) if str(f.type).startswith("tuple"))
+
+
 def _row(raw: Mapping[str, Any]) -> Row:
-    tuples = {f.name for f in fields(Row) if str(f.type).startswith("tuple")}
-    given: dict[str, Any] = {n: tuple(v) if n in tuples else v for n, v in raw.items()}
+    given: dict[str, Any] = {n: tuple(v) if n in TUPLES else v for n, v in raw.items()}
     return Row(**given)

@@ -6,6 +6,7 @@ Knows names, order and views. Does not know how a value is changed.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ class Row:
         return key == self.key or key.startswith(f"{self.key}.")
 
 
+@cache
 def load_rows(path: Path | None = None) -> tuple[Row, ...]:
     path = path if path is not None else data_dir("conf") / "settings.yaml"
     raw = yaml.load(path.read_bytes(), yaml.CSafeLoader)
@@ -71,7 +73,7 @@ def shown(row: Row, tree: Mapping[str, Any], rows: Sequence[Row]) -> Any:
 def _block(row: Row, tree: Mapping[str, Any], rows: Sequence[Row]) -> str:
     section: dict[str, Any] = {}
     for key, value in leaves(tree):
-        if owner(key, rows) is row and ".node." not in key:
+        if row.covers(key) and ".node." not in key and owner(key, rows) is row:
             write(section, key.removeprefix(f"{row.key}."), value)
     return json.dumps(section, separators=(",", ":"), ensure_ascii=False)
 

@@ -124,6 +124,6 @@ class GenerationRequest:
     output: OutputFormat | None = None
     lora: tuple[tuple[int, float], ...] | None = None
     """Adapter ids and their scales for this request, the others 0; None: those in force."""
-    cache: CacheUse = CacheUse()
+    cache: CacheUse = field(default_factory=CacheUse)
     received_s: float
     """`time.monotonic()` at arrival."""

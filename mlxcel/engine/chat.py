@@ -5,6 +5,7 @@ Knows token ids and rows. Knows nothing of text, HTTP or processes.
 
 import logging
 from collections.abc import Mapping
+from functools import cache as cached
 from typing import Any
 
 import mlx.core as mx
@@ -109,8 +110,11 @@ class ChatWorker(Worker):
             self._cache.fetched(one.request, one.fetch)
             self._admit(one.request, one.matchers)
         self._answers.poll()
-        is_busy = self._scheduler.turn() or self._warming.turn()
-        is_polling = self._compiling or self._fetching or self._answers
+        is_busy = self._scheduler.turn()
+        is_expected = self._compiling or self._fetching
+        if not is_busy and not is_expected:
+            is_busy = self._warming.turn()
+        is_polling = is_expected or self._answers
         return self._frame(), 0.0 if is_busy else POLL_S if is_polling else None
 
     def close(self) -> None:
@@ -198,7 +202,7 @@ class ChatWorker(Worker):
             self._report,
             self._cache,
             pool=lambda: pool_numbers(pool, card),
-            identity=lambda: identity_of(ground),
+            identity=cached(lambda: identity_of(ground)),
         )
 
     def _rules(self, model: LoadedModel, chunk: int, window: int) -> SchedulerRules:

@@ -3,6 +3,8 @@
 import logging
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from mlxcel.core.cache import CacheTag
 from mlxcel.engine.cache.counters import Counters
 from mlxcel.engine.cache.key import CacheKey
@@ -25,11 +27,15 @@ class _Reading:
     key: CacheKey
     tag: CacheTag
     tokens: tuple[int, ...]
-    lora: tuple[float, ...]
     computed: int = 0
     kv: Prefilled | None = None
     index: int = 0
     stop: int = 0
+
+    @property
+    def lora(self) -> tuple[float, ...]:
+        """Those it is kept under, however the scales have changed since it was asked for."""
+        return self.key.lora
 
     @property
     def is_ready(self) -> bool:
@@ -58,19 +64,20 @@ class Warming:
             self._queue.add(WarmJob(key=key, tag=message.tag, tokens=unpack_tokens(message.tokens)))
 
     def turn(self) -> bool:
-        """One chunk. False when there is nothing to be read."""
+        """One chunk. False when there was nothing to be read: after the last one what was kept is
+        still to be looked at."""
         if self._job is None:
             job = self._queue.next()
             if job is None:
                 return False
-            self._job = _Reading(job.key, job.tag, job.tokens, self._lora.current)
+            self._job = _Reading(job.key, job.tag, job.tokens)
             self._cache.lay(job.key, job.tag, self._job)
         try:
             self._read(self._job)
         except ENGINE_ERRORS as why:
             log.warning("a warm-up failed: %s", why)
             self._job = None
-        return len(self) > 0
+        return True
 
     def stop(self) -> None:
         """Somebody waits. What was read so far is kept; the rest may never be needed."""
@@ -83,10 +90,13 @@ class Warming:
         if not job.is_ready:
             self._prefiller.begin(job)
             self._prefiller.finish(job)
+        if job.stop and job.computed == job.stop:
+            self._cache.keep_read(job.key, job.tag, job, ORIGIN)
         if job.is_ready:
             self._keep(job)
             self._counters.snapshot_warmups_run += 1
             self._job = None
 
     def _keep(self, job: _Reading) -> None:
-        self._cache.keep_read(job.key, job.tag, job, ORIGIN)
+        """All of it is what a prompt will begin with, not only the part before some boundary."""
+        self._cache.keep_read(job.key, replace(job.tag, boundary=0), job, ORIGIN)

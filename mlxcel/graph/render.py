@@ -96,9 +96,11 @@ def _cache(cache: Mapping[str, Any]) -> str:
     parts = [f"KV as {cache['kv']['mode']}{f' in {bits} bits' if bits else ''}"]
     parts += [f"of the newest {size} tokens"] if size else []
     if not prompt["enabled"]:
-        return "  ".join([*parts, "kept by no store"])
-    parts += [f"of {prompt['max_entries']} requests kept"]
+        return "  ".join([*parts, "nothing kept"])
+    parts += [f"up to {prompt['max_entries']} requests kept"]
     parts += [f"files in {cache['disk']['path']}"] if cache["disk"]["path"] is not None else []
+    prefix = cache["prefix_dir"]
+    parts += [f"system messages in {prefix}"] if prefix is not None else []
     parts += ["by conversation"] if cache["conversations"]["enabled"] else []
     return "  ".join(parts)
 

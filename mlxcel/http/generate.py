@@ -20,7 +20,7 @@ from mlxcel.core.ports import Generator
 from mlxcel.core.request import Lane
 from mlxcel.generation.collect import collect
 from mlxcel.http.body import json_object
-from mlxcel.http.conversation_id import conversation_of
+from mlxcel.http.conversation_id import conversation_named, conversation_of_address
 from mlxcel.http.deps import Deps
 from mlxcel.http.errors import error_info
 from mlxcel.http.inflight import Ticket
@@ -117,11 +117,12 @@ def _reader(request: Request, deps: Deps, row: Row, generator: Generator) -> Cal
     )
     if generator.conversations is None:
         return lambda: read(json_object(request))
-    fallback = conversation_of(request, generator.conversations.ids)
+    named = conversation_named(request)
+    address = conversation_of_address(request, generator.conversations.ids)
 
     def read_turn() -> Read:
         body = json_object(request)
-        return with_conversation(read(body), body, fallback)
+        return with_conversation(read(body), body, named=named, address=address)
 
     return read_turn
 

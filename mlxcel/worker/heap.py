@@ -7,6 +7,7 @@ such memory to the system at once, and each step pays for fresh pages: 8 % of a 
 
 import ctypes
 import sys
+from typing import Any
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 KEPT = 1 << 30
@@ -18,11 +19,23 @@ MAPPED = 32 << 20
 
 def keep_freed_pages() -> bool:
     """False where the C library is another one."""
-    if not sys.platform.startswith("linux"):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = _glibc("mallopt")
     if mallopt is None:
         return False
     wishes = ((M_TRIM_THRESHOLD, KEPT), (M_TOP_PAD, PAD), (M_MMAP_THRESHOLD, MAPPED))
     granted = [mallopt(name, value) for name, value in wishes]
     return all(granted)
+
+
+def return_freed_pages() -> bool:
+    """To the system, all that lie free now: for memory that is not asked for again at once. False
+    where the C library is another one."""
+    trim = _glibc("malloc_trim")
+    if trim is None:
+        return False
+    trim(ctypes.c_size_t(0))
+    return True
+
+
+def _glibc(name: str) -> Any:
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None

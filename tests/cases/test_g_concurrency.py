@@ -1,14 +1,16 @@
 """Public faults, family G: many requests at once, memory, seeds."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cases.asking import await_idle, opened, processes, stream
-from tests.whole.program import Program, chat_body, text_of
+from tests.tiny.checkpoint import build_tiny_checkpoint
+from tests.whole.program import Program, chat_body, serve_checkpoint, text_of
 
 pytestmark = pytest.mark.whole
 
@@ -119,22 +121,79 @@ def test_g3_memory_does_not_grow_with_requests(long_tiny: Program) -> None:
 
     https://github.com/ollama/ollama/issues/17875
     """
+    _assert_flat(long_tiny, **NEUTRAL)
+
+
+CACHE_BYTES = 2 * 2**20
+WORDS = " and some words more, so that there is something to keep" * 5
+"""So long that the tokenizer does not keep them: the byte tokenizer takes a text for one word, and
+`tokenizers` remembers 10,000 words of less than 256 bytes."""
+
+
+@pytest.fixture(scope="module")
+def keeping_tiny(long_folder: Path) -> Iterator[Program]:
+    """With a cache that a dozen requests fill."""
+    bound = f"cache.prompt.capacity_bytes={CACHE_BYTES}"
+    with Program(*serve_checkpoint(long_folder, bound)) as program:
+        yield program
+
+
+@pytest.mark.slow
+def test_g3_the_cache_stays_within_its_bytes(keeping_tiny: Program) -> None:
+    """G3 with prompts that are kept."""
+    _assert_flat(keeping_tiny, WORDS)
+    kept = _cache(keeping_tiny)
+    assert CACHE_BYTES / 2 < kept["bytes"] <= CACHE_BYTES
+    assert kept["evictions_lru"] > WARM
+
+
+@pytest.fixture(scope="module")
+def wide_tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """4 KiB of KV a token."""
+    path = tmp_path_factory.mktemp("wide") / "tiny-wide"
+    folder = build_tiny_checkpoint(path, hidden=256, heads=1, kv_heads=1, window=32768)
+    with Program(*serve_checkpoint(folder)) as program:
+        yield program
+
+
+@pytest.mark.slow
+def test_g3_a_reset_returns_the_memory(wide_tiny: Program) -> None:
+    """G3's end: what was kept is no longer resident."""
+    for number in range(40):
+        _one(wide_tiny, number, WORDS, {})
+    full, kept = _resident_bytes(wide_tiny)["worker"], _cache(wide_tiny)
+    assert kept["bytes"] > 32 * 2**20
+    status, body = wide_tiny.post("/v1/cache/reset", {})
+    assert (status, body["freed_bytes"]) == (200, kept["bytes"])
+    assert (_cache(wide_tiny)["bytes"], _cache(wide_tiny)["entries"]) == (0, 0)
+    assert full - _resident_bytes(wide_tiny)["worker"] > kept["bytes"] / 2
+
+
+def _cache(program: Program) -> dict[str, Any]:
+    found = program.get("/v1/cache/stats")[1]
+    assert isinstance(found, dict)
+    return found
+
+
+def _assert_flat(program: Program, words: str = "", **fields: Any) -> None:
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda n: _one(long_tiny, n), range(WARM)))
-        warm = _resident_bytes(long_tiny)
-        list(pool.map(lambda n: _one(long_tiny, n), range(WARM, REQUESTS)))
-    after = _resident_bytes(long_tiny)
+        list(pool.map(lambda n: _one(program, n, words, fields), range(WARM)))
+        warm = _resident_bytes(program)
+        list(pool.map(lambda n: _one(program, n, words, fields), range(WARM, REQUESTS)))
+    after = _resident_bytes(program)
     grown = {name: after[name] / warm[name] for name in warm}
+    print(grown, warm, after)
     assert max(grown.values()) < GROWTH, f"{grown} from {warm} to {after}"
 
 
-def _one(program: Program, number: int) -> None:
+def _one(program: Program, number: int, words: str, fields: dict[str, Any]) -> None:
     """Every second one is left in mid-stream, with most of its answer to come."""
-    text = f"request {number:04}"
+    text = f"request {number:04}{words}"
     if number % 2:
-        stream(program, chat_body(text, max_tokens=TOKENS))
+        stream(program, chat_body(text, max_tokens=TOKENS, **fields))
         return
-    with opened(program, chat_body(text, stream=True, max_tokens=10 * TOKENS)) as response:
+    body = chat_body(text, stream=True, max_tokens=10 * TOKENS, **fields)
+    with opened(program, body) as response:
         response.read(1)
 
 

@@ -35,6 +35,16 @@ def test_help_names_every_flag_of_serve(capsys: pytest.CaptureFixture[str]) -> N
             assert {*row.flags, *row.negated} <= set(words)
 
 
+def test_help_says_what_becomes_of_flags_that_cannot_work(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "--ctx-checkpoints, --swa-checkpoints VALUE accepted as long as it changes" in text
+    assert "--kv-unified, -kvu refused: " in text
+    assert "-no-kvu accepted, no effect: " in text
+
+
 def test_help_fits_a_hundred_columns(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--help"])
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 100

@@ -69,6 +69,7 @@ def switched(row: Row, value: object) -> dict[str, object]:
 @pytest.mark.parametrize("row", KEYED, ids=lambda row: row.primary("mlxcel"))
 def test_every_variable_of_a_row_reaches_its_key(row: Row, tmp_path: Path) -> None:
     text, value = ("1", row.const) if not row.takes_value else sample(row, tmp_path)
+    value = row.map.get(True, value) if row.type == "flag" else value
     value = False if row.type == "no-flag" else value
     for variable in row.env:
         name, _, only = variable.partition("=")

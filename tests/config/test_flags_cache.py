@@ -67,11 +67,16 @@ def test_reuse_belongs_to_its_own_flag() -> None:
     assert values(parsed("--cache-reuse", "0")) == {"cache.prompt.reuse": 0}
 
 
-@pytest.mark.parametrize("word", ["1", "true"])
-def test_boundary_snapshots_are_switched_off_by_a_variable(word: str) -> None:
+@pytest.mark.parametrize(("word", "has"), [("1", False), ("true", False), ("0", True)])
+def test_boundary_snapshots_are_switched_off_by_a_variable(word: str, has: bool) -> None:
     found = values(parsed(MLXCEL_DISABLE_BOUNDARY_SNAPSHOT=word))
-    assert found == {"cache.snapshot.boundary": False}
-    assert values(parsed(MLXCEL_DISABLE_BOUNDARY_SNAPSHOT="0")) == {}
+    assert found == {"cache.snapshot.boundary": has}
+
+
+def test_a_variable_that_disables_says_so_in_a_word_of_its_own() -> None:
+    [(key, rule, _)] = problems(MLXCEL_DISABLE_BOUNDARY_SNAPSHOT="maybe")
+    assert key == "MLXCEL_DISABLE_BOUNDARY_SNAPSHOT"
+    assert rule.startswith("is none of on")
 
 
 def test_the_stamp_is_pinned_until_a_variable_says_no() -> None:

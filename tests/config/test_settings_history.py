@@ -110,6 +110,7 @@ def test_an_unknown_version_is_refused(store: SettingsStore, version: int) -> No
     assert "1 to 1 are kept" in caught.value.message
 
 
+@pytest.mark.slow
 def test_history_is_bounded(store: SettingsStore) -> None:
     for number in range(HISTORY + 5):
         store.patch({"default_seed": number})
@@ -120,6 +121,7 @@ def test_history_is_bounded(store: SettingsStore) -> None:
     assert store.revert(6).current["default_seed"] == 4
 
 
+@pytest.mark.slow
 def test_no_reader_sees_half_a_patch(store: SettingsStore) -> None:
     """Writers set two names to one number; whoever reads must find them equal."""
     store.patch({"default_top_k": 0, "default_seed": 0})

@@ -72,9 +72,13 @@ def test_room_that_was_never_written_is_zeros(codec: Codec) -> None:
 
 
 def test_token_does_not_depend_on_its_neighbours(codec: Codec) -> None:
+    """What is kept is equal to the bit; a product of more rows may sum in another order."""
     vectors = normal(2, 2, 9, 128)
-    alone = through(codec, vectors[1:, :, 4:5])
-    np.testing.assert_array_equal(through(codec, vectors)[1:, :, 4:5], alone)
+    one = vectors[1:, :, 4:5]
+    for part, alone in zip(codec.encode(vectors), codec.encode(one), strict=True):
+        np.testing.assert_array_equal(np.array(part[1:, :, 4:5]), np.array(alone))
+    got = through(codec, vectors)[1:, :, 4:5]
+    np.testing.assert_allclose(got, through(codec, one), rtol=1e-5, atol=1e-6)
 
 
 @settings(max_examples=40, deadline=None)

@@ -136,6 +136,7 @@ WORDS = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @given(WORDS, WORDS, WORDS, st.sampled_from([FORGETTING, REMEMBERING]))
 def test_next_prompt_begins_with_it_whatever_the_client_says(
     question: str, answer: str, following: str, source: str

@@ -129,6 +129,7 @@ CACHE: dict[str, Any] = {
     "prompt": {"enabled": True, "max_entries": 1024},
     "kv": {"mode": "fp16", "bits": 0},
     "disk": {"path": None},
+    "prefix_dir": None,
     "conversations": {"enabled": False},
 }
 
@@ -136,15 +137,20 @@ CACHE: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        pytest.param({}, "cache     KV as fp16  of 1024 requests kept", id="memory"),
+        pytest.param({}, "cache     KV as fp16  up to 1024 requests kept", id="memory"),
         pytest.param(
             {"disk": {"path": "/var/kv"}, "conversations": {"enabled": True}},
-            "cache     KV as fp16  of 1024 requests kept  files in /var/kv  by conversation",
+            "cache     KV as fp16  up to 1024 requests kept  files in /var/kv  by conversation",
             id="files-and-conversations",
         ),
         pytest.param(
+            {"prefix_dir": "/var/system"},
+            "cache     KV as fp16  up to 1024 requests kept  system messages in /var/system",
+            id="system-messages",
+        ),
+        pytest.param(
             {"max_kv_size": 64, "kv": {"mode": "fp16", "bits": 4}, "prompt": {"enabled": False}},
-            "cache     KV as fp16 in 4 bits  of the newest 64 tokens  kept by no store",
+            "cache     KV as fp16 in 4 bits  of the newest 64 tokens  nothing kept",
             id="nothing-kept",
         ),
     ],

@@ -1,7 +1,7 @@
 """Servers on free loopback ports for the tests of this folder."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 import uvloop
 from sanic import Sanic
+from sanic.touchup.schemes.base import BaseScheme
 
 from mlxcel.http.server import HttpServer
 from tests.http.site import Scripted, Site, Start, StillSettings, server_options
@@ -17,6 +18,24 @@ from tests.http.site import Scripted, Site, Start, StillSettings, server_options
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The loop the product runs on."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _sanic_is_compiled_once() -> Iterator[None]:
+    """Each server that starts makes Sanic compile some of its own methods anew, without what they
+    do for signals that its app lacks: half of what starting one takes."""
+    build = BaseScheme.build
+    known: dict[object, object] = {}
+
+    def built(method: Callable[..., object], names: dict[str, object], app: Sanic) -> object:
+        made_of = (method, frozenset(signal.name for signal in app.signal_router.routes))
+        if made_of not in known:
+            known[made_of] = build(method, names, app)
+        return known[made_of]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseScheme, "build", built)
+        yield
 
 
 @pytest.fixture

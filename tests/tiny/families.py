@@ -1,13 +1,17 @@
 """Tiny random networks of other families, without a checkpoint: state beside attention, latent
 attention, windows, experts."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx.utils import tree_flatten
 from mlx_lm.utils import _get_classes
 
 from mlxcel.core.byte_vocab import VOCAB_SIZE
+from tests.tiny.checkpoint import build_tiny_checkpoint
 
 COMMON: dict[str, Any] = {
     "vocab_size": VOCAB_SIZE,
@@ -141,6 +145,16 @@ def network_of(config: dict[str, Any], seed: int = 0) -> nn.Module:
     network = model(args.from_dict(config))
     mx.eval(network.parameters())
     return network
+
+
+def build_family_checkpoint(path: Path, config: dict[str, Any], *, window: int) -> Path:
+    """The tiny checkpoint's folder with a network of another kind: one that programs can serve."""
+    build_tiny_checkpoint(path, window=window)
+    told = config | {"max_position_embeddings": window}
+    (path / "config.json").write_text(json.dumps(told), encoding="utf-8")
+    weights = dict(tree_flatten(network_of(told).parameters()))
+    mx.save_safetensors(str(path / "model.safetensors"), weights, {"format": "mlx"})
+    return path
 
 
 def hybrid_network() -> nn.Module:

@@ -2,17 +2,20 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from mlx_lm.models.cache import make_prompt_cache
 
 from mlxcel.engine.cache.capacity import Footprint, prompt_capacity, snapshot_capacity
 from mlxcel.engine.cache.columns import ColumnKeeping
 from mlxcel.engine.cache.counters import Counters, SnapshotNumbers, StatsConfig, StoreNumbers
-from mlxcel.engine.cache.disk.tier import DiskRules, DiskTier, Identity
+from mlxcel.engine.cache.disk.tier import QUEUE_BYTES, DiskRules, DiskTier, Identity
 from mlxcel.engine.cache.keeping import Keeping, Numbers
 from mlxcel.engine.cache.prompt_cache import PromptCache
 from mlxcel.engine.cache.snapshots import SnapshotRules
+from mlxcel.engine.cache.state_files import kinds_of, layout_of
 from mlxcel.engine.cache.states_kept import StateKeeping
 from mlxcel.engine.cache.store import SessionRules, StoreRules
 from mlxcel.engine.cache.system_prefix import SystemPrefix
@@ -63,13 +66,11 @@ def prompt_cache(
     """`cache` is the section of the options."""
     rules, snapshots = _store_rules(cache, ground), _snapshot_rules(cache, ground)
     keeping: Keeping | None = None
-    if ground.keeps_columns:
-        if rules.capacity_bytes != 0:
-            keeping = _columns(cache, rules, ground, counters, progress)
-    elif snapshots.capacity_bytes and not ground.plan.codecs:
-        keeping = StateKeeping(snapshots, counters, at_boundary=cache["snapshot"]["boundary"])
-    if not cache["prompt"]["enabled"]:
-        keeping = None
+    is_on = cache["prompt"]["enabled"]
+    if is_on and ground.keeps_columns and rules.capacity_bytes != 0:
+        keeping = _columns(cache, rules, ground, counters, progress)
+    if is_on and not ground.keeps_columns and snapshots.capacity_bytes and not ground.plan.codecs:
+        keeping = _states(cache, snapshots, ground, counters, progress)
     log.info("prompt cache: %s", _told(keeping, rules, snapshots))
     return PromptCache(
         keeping,
@@ -116,11 +117,42 @@ def _columns(
     if prefix_dir is not None and identity is not None:
         system = SystemPrefix(Path(prefix_dir).expanduser(), ground.name, identity)
     keeping = ColumnKeeping(
-        rules, counters, plan=ground.plan, system=system, system_lora=ground.lora
+        rules,
+        counters,
+        plan=ground.plan,
+        system=system,
+        system_lora=ground.lora,
+        token_bytes=token_bytes(ground.card),
     )
     if disk["path"] is not None and identity is not None:
         tier = DiskTier(_disk_rules(disk), identity, hash_kind=cache["apc"]["hash"])
         keeping.write_to(tier, progress)
+    return keeping
+
+
+def _states(
+    cache: Mapping[str, Any],
+    rules: SnapshotRules,
+    ground: Ground,
+    counters: Counters,
+    progress: Progress,
+) -> StateKeeping:
+    disk, prefix_dir = cache["disk"], cache["prefix_dir"]
+    keeping = StateKeeping(rules, counters, at_boundary=cache["snapshot"]["boundary"])
+    if prefix_dir is not None:
+        log.warning("cache.prefix_dir has no effect: the state of this model cannot be cut")
+    if disk["path"] is not None:
+        progress("taking the fingerprint of the weights", None)
+        caches = make_prompt_cache(ground.model.network)
+        layout = f"states:{ground.plan.layout}:{layout_of(caches)}"
+        tier = DiskTier(
+            _disk_rules(disk),
+            replace(identity_of(ground), kv_mode=layout),
+            hash_kind=cache["apc"]["hash"],
+            # What waits is in memory anyway, and a single state may be larger than a queue.
+            queue_bytes=max(QUEUE_BYTES, rules.capacity_bytes or 0),
+        )
+        keeping.write_to(tier, kinds_of(caches), progress)
     return keeping
 
 
@@ -173,9 +205,10 @@ def _disk_rules(disk: Mapping[str, Any]) -> DiskRules:
 def _told(keeping: Keeping | None, rules: StoreRules, snapshots: SnapshotRules) -> str:
     if keeping is None:
         return "off"
+    assert isinstance(keeping, StateKeeping | ColumnKeeping)
+    disk = "" if keeping.spill is None else f", disk {keeping.spill.stats()['path']}"
     if isinstance(keeping, StateKeeping):
-        return f"snapshots, {_size(snapshots.capacity_bytes)}"
-    disk = "" if keeping.spill is None else f", disk {keeping.spill.stats()['path']}"  # type: ignore[attr-defined]
+        return f"snapshots, {_size(snapshots.capacity_bytes)}{disk}"
     return f"prefixes, {_size(rules.capacity_bytes)}{disk}"
 
 

@@ -14,14 +14,15 @@ import mlx.core as mx
 from mlxcel.core.cache import CacheTag, Source
 from mlxcel.engine.cache.counters import Counters, StoreNumbers
 from mlxcel.engine.cache.disk.tier import DiskTier, Run
-from mlxcel.engine.cache.keeping import Numbers
+from mlxcel.engine.cache.keeping import EVALUATION_ERRORS, Numbers
 from mlxcel.engine.cache.key import CacheKey
 from mlxcel.engine.cache.look import Look
 from mlxcel.engine.cache.node import Node
 from mlxcel.engine.cache.segment import Layers, Segment, joined
-from mlxcel.engine.cache.spill import Fetch, Spill
+from mlxcel.engine.cache.spill import Fetch, PrefixFetch, Spill, nodes_of
 from mlxcel.engine.cache.store import Found, PrefixStore, StoreRules
 from mlxcel.engine.cache.system_prefix import SystemPrefix
+from mlxcel.engine.cache.worth import Worth
 from mlxcel.engine.kv.batch import KVBatch, KVColumns
 from mlxcel.engine.kv.modes import KVPlan
 from mlxcel.engine.kv.parts import are_whole, caches_from, row_parts
@@ -31,9 +32,9 @@ from mlxcel.worker.base import Progress
 
 log = logging.getLogger(__name__)
 
+NO_TOKEN = -1
 STEP = 256
 """Columns a row's caches grow by: room for the rest of a prompt saves copying it once more."""
-EVALUATION_ERRORS = (RuntimeError, ValueError, MemoryError)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,8 +66,12 @@ class ColumnKeeping:
         plan: KVPlan,
         system: SystemPrefix | None = None,
         system_lora: tuple[float, ...] = (),
+        token_bytes: int = 1,
     ) -> None:
-        """`system_lora`: the scales under which the KV of system messages is good."""
+        """`system_lora`: the scales under which the KV of system messages is good.
+        `token_bytes`: of the KV of one token."""
+        self._worth = Worth(token_bytes)
+        self._least = rules.min_prefix
         self._system_lora = system_lora
         self.store = PrefixStore(rules, counters)
         self.spill: Spill | None = None
@@ -78,7 +83,7 @@ class ColumnKeeping:
 
     def write_to(self, tier: DiskTier, progress: Progress) -> None:
         """From now on what is kept is written there, and what was written before is found."""
-        self.spill = Spill(self.store, tier)
+        self.spill = Spill(self.store, tier, self._worth)
         self.spill.open(progress)
 
     @property
@@ -92,15 +97,24 @@ class ColumnKeeping:
     def look(self, key: CacheKey, tag: CacheTag, tokens: Sequence[int]) -> Look:
         return self._look(self.store.find(key, tokens), self._of_system(key, tag, tokens))
 
+    def length(self, key: CacheKey, tag: CacheTag, tokens: Sequence[int]) -> int:
+        found = self.store.find(key, tokens, explains=False)
+        return self._look(found, self._of_system(key, tag, tokens)).length
+
     def fetch(self, key: CacheKey, tag: CacheTag, tokens: Sequence[int]) -> Fetch | None:
         if self.spill is None:
             return None
-        found = self.store.find(key, tokens)
+        self.spill.poll()  # what was written since is not lost with what is too old for memory
+        found = self.store.find(key, tokens, explains=False)
         in_memory = self._look(found, self._of_system(key, tag, tokens)).length
         return self.spill.fetch(found) if found.reach > in_memory else None
 
+    def computed(self, tokens: int, seconds: float) -> None:
+        self._worth.computed(tokens, seconds)
+
     def fetched(self, fetch: Fetch) -> int:
         assert self.spill is not None
+        assert isinstance(fetch, PrefixFetch)
         return self.spill.take(fetch)
 
     def adopt(self, key: CacheKey, tag: CacheTag, prompt: Reading) -> Look:
@@ -157,14 +171,16 @@ class ColumnKeeping:
         if is_idle:
             self._grow_older()
         older, self._older = self._older, _Turn()
+        unwritten = [*self._left_unwritten(older.unwritten), *older.unwritten]
+        held = [node.held for node in older.nodes] + [one.segment for one in unwritten]
         try:
-            mx.eval([held_by(node).layers for node in older.nodes if node.held is not None])
+            mx.eval([cast(Segment, one).layers for one in held if one is not None])
         except EVALUATION_ERRORS as why:
             log.warning("KV that was to be kept is lost: %s", why)
             self._forget(older)
             return
         if self.spill is not None:
-            for one in older.unwritten:
+            for one in unwritten:
                 self.spill.write(one.node, one.run, one.segment.layers)
 
     def distrust(self) -> None:
@@ -176,6 +192,17 @@ class ColumnKeeping:
         self._older.nodes += self.store.take_fresh()
         self._older.unwritten += self._unwritten
         self._unwritten = []
+
+    def _left_unwritten(self, unwritten: Sequence[_Unwritten]) -> list[_Unwritten]:
+        """What stands before these and could not be written when it was kept."""
+        if self.spill is None or not unwritten:
+            return []
+        soon = (*unwritten, *self._unwritten)
+        coming = {step for one in soon for step in nodes_of(one.run, one.node)}
+        left: dict[Node, None] = {}
+        for one in unwritten:
+            left |= dict.fromkeys(self.spill.unwritten_above(one.node, one.run.start))
+        return [_Unwritten(n, n.run(), held_by(n)) for n in left if n not in coming]
 
     def _forget(self, turn: _Turn) -> None:
         for node in turn.nodes:
@@ -191,15 +218,19 @@ class ColumnKeeping:
         parts = [(cast(Segment, piece), count) for piece, count in pieces]
         return key, tokens, joined(parts, room=len(tokens))
 
-    def put(self, key: CacheKey, tokens: Sequence[int], segment: Segment, session: str) -> None:
-        """What was read from a file, as the newest of a session."""
-        self._insert(replace(key, session=session), tokens, segment.cut)
+    def put(self, key: CacheKey, tokens: Sequence[int], segment: Segment, session: str) -> bool:
+        """What was read from a file, as the newest of a session. False: there is no room for it."""
+        own = replace(key, session=session)
+        self._insert(own, tokens, segment.cut)
+        found = self.store.find(own, (*tokens, NO_TOKEN), explains=False)
+        return found.length > 0 or len(tokens) < self._least
 
     def fit(self, limit_bytes: int) -> None:
         self.store.fit(limit_bytes)
 
     def reset(self) -> tuple[int, int]:
         freed = self.store.reset()
+        self._older, self._unwritten = _Turn(), []
         if self.spill is not None:
             self.spill.reset()
         return freed
@@ -214,6 +245,7 @@ class ColumnKeeping:
         self.store.check()
 
     def close(self) -> None:
+        self.end_turn(is_idle=True)  # what was kept in the last turn is written as well
         if self.spill is not None:
             self.spill.close()
         if self._system is not None:
@@ -246,7 +278,6 @@ class ColumnKeeping:
             length, reason, is_system = min(system.tokens, most), None, True
         return Look(
             length=length,
-            reach=max(length, found.reach),
             source=Source.MEMORY,
             reason=reason,
             diverged=found.diverged,

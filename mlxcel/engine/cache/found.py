@@ -42,16 +42,21 @@ class Found:
     """The last one that is adopted from."""
 
 
-def look(tree: Tree, rules: StoreRules, key: CacheKey, ids: tuple[int, ...]) -> Found:
+def look(
+    tree: Tree, rules: StoreRules, key: CacheKey, ids: tuple[int, ...], *, explains: bool = True
+) -> Found:
+    """`explains` False: of what there is not, neither why nor where, which may take longer than
+    all the rest."""
     session = tree.sessions.get(key.session)
     root = tree.known(key)
     if session is not None and root is not None:
-        return _found(rules, session, root, ids)
-    others = () if session is None else session.roots
+        return _found(rules, session, root, ids, explains)
+    if session is None or not explains:
+        return Found(key=key, tokens=ids, reason=Reject.EMPTY_SET)
     return Found(
         key=key,
         tokens=ids,
-        reason=_absence(others, key),
+        reason=_absence(session.roots, key),
         diverged=diverged(session, key, ids, rules.min_prefix),
     )
 
@@ -64,14 +69,18 @@ def pieces_of(nodes: Iterable[Node], length: int) -> Pieces:
     )
 
 
-def _found(rules: StoreRules, session: Session, root: Root, ids: tuple[int, ...]) -> Found:
+def _found(
+    rules: StoreRules, session: Session, root: Root, ids: tuple[int, ...], explains: bool
+) -> Found:
     match = walk(root, ids)
     length, _ = _adoptable(rules, match, match.held, len(ids))
     reach, reason = _adoptable(rules, match, match.length, len(ids))
     nearest = match.nodes[-1].latest if match.nodes else None
     entry_length = 0 if nearest is None else nearest.length
     where = None
-    if not reach:
+    if not explains:
+        pass
+    elif not reach:
         where = diverged(session, root.key, ids, rules.min_prefix)
     elif match.length < min(len(ids), entry_length):
         where = parted(root, match, ids)
@@ -105,7 +114,7 @@ def _shortened(rules: StoreRules) -> Reject:
 
 def _absence(others: Iterable[CacheKey], key: CacheKey) -> Reject:
     """Long-RoPE models have two sets of factors: what one made is of no use to the other."""
-    if any(other.differs(key) == ("rope",) for other in others):
+    if any(key.differs_by_rope_alone(other) for other in others):
         return Reject.ROPE_REGIME_MISMATCH
     return Reject.EMPTY_SET
 

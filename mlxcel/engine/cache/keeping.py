@@ -12,6 +12,9 @@ from mlxcel.engine.cache.spill import Fetch
 from mlxcel.engine.kv.batch import KVBatch
 from mlxcel.engine.prompt import Reading
 
+EVALUATION_ERRORS = (RuntimeError, ValueError, MemoryError)
+"""What making a copy raises, as when memory is full."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
@@ -35,8 +38,16 @@ class Keeping(Protocol):
         """Changes nothing, not even the order of use."""
         ...
 
+    def length(self, key: CacheKey, tag: CacheTag, tokens: Sequence[int]) -> int:
+        """Of a look that nobody is told of."""
+        ...
+
     def fetch(self, key: CacheKey, tag: CacheTag, tokens: Sequence[int]) -> Fetch | None:
         """Begin to bring what is kept of a prompt on disk; None: nothing worth it is there."""
+        ...
+
+    def computed(self, tokens: int, seconds: float) -> None:
+        """So much of a prompt was read by the model: what a fetch has to be faster than."""
         ...
 
     def fetched(self, fetch: Fetch) -> int:

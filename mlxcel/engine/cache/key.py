@@ -26,8 +26,10 @@ class CacheKey:
 
     def differs(self, other: "CacheKey") -> tuple[str, ...]:
         """The names of the dimensions that are not equal."""
-        names = (field.name for field in fields(self))
-        return tuple(name for name in names if getattr(self, name) != getattr(other, name))
+        return tuple(name for name in NAMES if getattr(self, name) != getattr(other, name))
+
+    def differs_by_rope_alone(self, other: "CacheKey") -> bool:
+        return self.rope != other.rope and self.differs(other) == ("rope",)
 
     def digest(self) -> bytes:
         """32 bytes; each part with its length, so that no two keys are written alike."""
@@ -36,6 +38,9 @@ class CacheKey:
             data = _bytes(part)
             made.update(struct.pack("<I", len(data)) + data)
         return made.digest()
+
+
+NAMES = tuple(field.name for field in fields(CacheKey))
 
 
 def key_of(tag: CacheTag, lora: tuple[float, ...], rope: str = "") -> CacheKey:

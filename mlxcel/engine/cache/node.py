@@ -165,15 +165,18 @@ def walk(root: Root, tokens: tuple[int, ...]) -> Match:
 
 
 def agreed(run: Sequence[int], tokens: Sequence[int], at: int) -> int:
-    """How many tokens of a run are those of `tokens` from `at` on. Halving compares slices, which
-    is many times faster than a loop over tokens."""
+    """How many tokens of a run are those of `tokens` from `at` on. Slices are compared, which is
+    many times faster than a loop over tokens: longer ones as long as they are equal, so that runs
+    that soon part are not copied as a whole; then shorter ones."""
     low, high = 0, min(len(run), len(tokens) - at)
-    if run[:high] == tokens[at : at + high]:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if run[low:middle] == tokens[at + low : at + middle]:
-            low = middle
+    step, is_near = 16, False
+    while low < high:
+        step = min(step, high - low)
+        if run[low : low + step] == tokens[at + low : at + low + step]:
+            low += step
+            step = step if is_near else 2 * step
+        elif step == 1:
+            break
         else:
-            high = middle
+            step, is_near = step // 2, True
     return low

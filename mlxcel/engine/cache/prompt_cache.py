@@ -4,12 +4,13 @@ of what was read.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from mlxcel.core.cache import CacheReport, CacheStatus, CacheTag, Reject
 from mlxcel.engine.cache.counters import Counters, PoolNumbers, StatsConfig, stats_body
-from mlxcel.engine.cache.keeping import Keeping, Numbers
+from mlxcel.engine.cache.keeping import EVALUATION_ERRORS, Keeping, Numbers
 from mlxcel.engine.cache.key import CacheKey, key_of
 from mlxcel.engine.cache.look import OFF, Look
 from mlxcel.engine.cache.spill import Fetch
@@ -67,13 +68,13 @@ class PromptCache:
             request.fetched = self._keeping.fetched(fetch)
 
     def preview(self, request: Request) -> CacheReport | None:
-        """What is there for a request that has just arrived."""
+        """What is there for a request that has arrived, once what was on disk was brought."""
         if self._keeping is None:
             return None
         tag = request.submit.cache
         if tag is None:
             return OFF
-        return self._look(request, tag, request.prompt).report(ahead=True)
+        return self._look(request, tag, request.prompt).report(fetched=request.fetched)
 
     def cold(self, prompts: Sequence[Prompt]) -> list[Prompt]:
         """Those at the beginning that are read together: nothing is kept of them, and none of
@@ -109,21 +110,27 @@ class PromptCache:
 
     # After it was read.
 
+    def computed(self, tokens: int, seconds: float) -> None:
+        """So many tokens of prompts were read by the model, in one forward."""
+        if self._keeping is not None:
+            self._keeping.computed(tokens, seconds)
+
     def has_read(self, prompt: Prompt) -> None:
         """A chunk more. Kept is the whole of a prompt, and where it had to stop."""
         if prompt.is_ready or (prompt.stop and prompt.computed == prompt.stop):
             self.keep(prompt)
 
     def keep(self, prompt: Prompt) -> None:
-        """What was read of it so far."""
+        """What was read of it so far; nothing of a row that has forgotten some."""
         tag = prompt.request.submit.cache
-        if tag is not None:
+        if tag is not None and not any(row.has_forgotten for row in prompt.rows):
             self.keep_read(self._key(prompt.request, tag), tag, prompt, prompt.request.id)
 
     def keep_read(self, key: CacheKey, tag: CacheTag, prompt: Reading, name: str) -> None:
         """The same, whoever it was read for: `name` is for the trace."""
         if self._keeping is not None:
-            self._keeping.keep_prompt(key, tag, prompt)
+            with _harmless():
+                self._keeping.keep_prompt(key, tag, prompt)
             self._trace("store", name, prompt.computed)
 
     def keep_row(self, row: Row, kv: KVBatch, place: int) -> None:
@@ -132,7 +139,8 @@ class PromptCache:
         if self._keeping is None or tag is None or row.has_forgotten:
             return
         tokens = row.read_tokens
-        self._keeping.keep_row(self._key(row.request, tag), tokens, kv, place)
+        with _harmless():
+            self._keeping.keep_row(self._key(row.request, tag), tokens, kv, place)
         self._trace("store", row.key, len(tokens))
 
     def distrust(self) -> None:
@@ -198,7 +206,10 @@ class PromptCache:
 
     def _length(self, prompt: Prompt) -> int:
         tag = prompt.request.submit.cache
-        return 0 if tag is None else self._look(prompt.request, tag, prompt.tokens).length
+        if tag is None:
+            return 0
+        assert self._keeping is not None
+        return self._keeping.length(self._key(prompt.request, tag), tag, prompt.tokens)
 
     def _waits(self, head: Prompt, prompt: Prompt) -> bool:
         tags = [one.request.submit.cache for one in (head, prompt)]
@@ -231,6 +242,16 @@ class PromptCache:
     def _trace(self, what: str, name: str, tokens: int) -> None:
         if self._traces:
             log.info("prompt cache: %s %s, %d tokens", what, name, tokens)
+
+
+@contextmanager
+def _harmless() -> Iterator[None]:
+    """Copies that cannot be made are no reason to lose a row, nor the worker: some rows leave
+    outside of a step."""
+    try:
+        yield
+    except EVALUATION_ERRORS as why:
+        log.warning("KV that was to be kept is lost: %s", why)
 
 
 def common_length(a: Sequence[int], b: Sequence[int]) -> int:

@@ -41,7 +41,7 @@ def drafted(path: Path, run: Run, layers: Layers, identity: Identity) -> files.D
 
 def write_run(path: Path, draft: files.Draft) -> int:
     """Bytes of the file, which is there whole or not at all. Any thread. Raises OSError."""
-    return files.write(path.parent, draft, lambda: False)
+    return files.write(path.parent, draft, files.never)
 
 
 def read_run(path: Path) -> ReadRun:

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -52,32 +52,39 @@ class Near:
         return self.shared == self.entry.length
 
 
-class Shelf:
-    """The entries of one key, in the order of their bytes: the further from where a prompt would
-    stand, the less they have in common with it."""
+class Packed(Protocol):
+    """What is kept by its tokens."""
+
+    @property
+    def data(self) -> bytes: ...
+
+    @property
+    def length(self) -> int:
+        """Tokens."""
+        ...
+
+
+P = TypeVar("P", bound=Packed)
+
+
+class Sorted(Generic[P]):
+    """Entries of one key, in the order of their bytes."""
 
     def __init__(self) -> None:
-        self.sorted: list[Snapshot] = []
+        self.sorted: list[P] = []
 
-    def get(self, data: bytes) -> Snapshot | None:
+    def get(self, data: bytes) -> P | None:
         at = bisect_left(self.sorted, data, key=_data)
         has = at < len(self.sorted) and self.sorted[at].data == data
         return self.sorted[at] if has else None
 
-    def add(self, entry: Snapshot) -> None:
+    def add(self, entry: P) -> None:
         self.sorted.insert(bisect_left(self.sorted, entry.data, key=_data), entry)
 
-    def remove(self, entry: Snapshot) -> None:
+    def remove(self, entry: P) -> None:
         del self.sorted[bisect_left(self.sorted, entry.data, key=_data)]
 
-    def near(self, data: bytes) -> list[Near]:
-        """Up to `NEAR` entries, those first that have most in common with the data; at the same
-        length its beginnings, then the one used last."""
-        found = list(islice(self._outwards(data), NEAR))
-        found.sort(key=lambda one: (one.shared, one.is_beginning, one.entry.rank), reverse=True)
-        return found
-
-    def beginnings(self, data: bytes) -> Iterator[Snapshot]:
+    def beginnings(self, data: bytes) -> Iterator[P]:
         """Entries that the data begins with and goes on after, the longest first."""
         data = data[:-WIDTH]
         high = len(self.sorted)
@@ -90,6 +97,17 @@ class Shelf:
             if shared == entry.length:
                 yield entry
             data = data[: shared * WIDTH]
+
+
+class Shelf(Sorted[Snapshot]):
+    """The further from where a prompt would stand, the less entries have in common with it."""
+
+    def near(self, data: bytes) -> list[Near]:
+        """Up to `NEAR` entries, those first that have most in common with the data; at the same
+        length its beginnings, then the one used last."""
+        found = list(islice(self._outwards(data), NEAR))
+        found.sort(key=lambda one: (one.shared, one.is_beginning, one.entry.rank), reverse=True)
+        return found
 
     def _outwards(self, data: bytes) -> Iterator[Near]:
         right = bisect_right(self.sorted, data, key=_data)
@@ -121,7 +139,7 @@ def unpacked(data: bytes) -> tuple[int, ...]:
     return tuple(np.frombuffer(data, dtype="<i4").tolist())
 
 
-def _data(entry: Snapshot) -> bytes:
+def _data(entry: Packed) -> bytes:
     return entry.data
 
 

@@ -79,7 +79,16 @@ class SnapshotStore:
     def entries(self) -> int:
         return len(self._all)
 
+    def kept(self) -> list[Snapshot]:
+        """The least recently used first."""
+        return list(self._all)
+
     # Looking up
+
+    def has(self, key: CacheKey, data: bytes) -> bool:
+        """A state after exactly these tokens, which are packed."""
+        shelf = self._sessions.get(key.session, {}).get(key)
+        return shelf is not None and shelf.get(data) is not None
 
     def find(self, key: CacheKey, tokens: Sequence[int]) -> FoundState:
         """The longest state of which the prompt has all the tokens and at least one more. Counts
@@ -97,10 +106,12 @@ class SnapshotStore:
             if other is not None and other.shared > first.shared:
                 first = other
         is_inside = first.is_beginning and first.entry.key == key
+        reason = _shortness(found.length, first.shared, len(tokens))
+        is_all = reason is None and first.shared == len(tokens)
         return replace(
             found,
-            reason=_shortness(found.length, first.shared, len(tokens)),
-            diverged=None if is_inside else _divergence(key, first, data),
+            reason=reason,
+            diverged=None if is_inside or is_all else _divergence(key, first, data),
             entry_length=first.entry.length,
         )
 
@@ -271,7 +282,7 @@ def _elsewhere(shelves: dict[CacheKey, Shelf], key: CacheKey, data: bytes) -> Fo
     near = _nearest(shelves, key, data)
     if near is None:
         return FoundState(reason=Reject.EMPTY_SET)
-    is_rope = any(other.differs(key) == ("rope",) for other in shelves)
+    is_rope = any(key.differs_by_rope_alone(other) for other in shelves)
     return FoundState(
         reason=Reject.ROPE_REGIME_MISMATCH if is_rope else Reject.EMPTY_SET,
         diverged=_divergence(key, near, data),

@@ -53,10 +53,11 @@ class PrefixStore:
 
     # Look-up
 
-    def find(self, key: CacheKey, tokens: Sequence[int]) -> Found:
-        """Counts nothing, and is no use of what it finds; what is too old goes first."""
+    def find(self, key: CacheKey, tokens: Sequence[int], *, explains: bool = True) -> Found:
+        """Counts nothing, and is no use of what it finds; what is too old goes first. `explains`
+        as of `look`."""
         self._ages.expire()
-        return look(self._tree, self._rules, key, tuple(tokens))
+        return look(self._tree, self._rules, key, tuple(tokens), explains=explains)
 
     def used(self, found: Found) -> None:
         """It was adopted: the entry used last of those that begin with it is used again."""
@@ -185,10 +186,20 @@ class PrefixStore:
 
     def gone(self, file: str) -> None:
         """A file was removed: what stood in it alone goes, with what stands on it."""
-        for node in self._tree.of_file(file):
+        nodes = self._tree.of_file(file)
+        for node in nodes:
             self._tree.put(node, None)
+        for node in nodes:
             if node.is_attached and node.held is None:
                 self._tree.uproot(node)
+
+    def take_cut_off(self) -> list[str]:
+        """Files that nobody can reach any more: what stands before them is known no longer."""
+        return self._tree.take_cut_off()
+
+    def is_in(self, file: str) -> bool:
+        """Whether anything that is known stands in it."""
+        return bool(self._tree.of_file(file))
 
     def stored(self, node: Node, piece: Piece) -> None:
         """The run that a node had when `insert` gave it stands in a file, whatever became of the

@@ -93,7 +93,7 @@ class SystemPrefix:
         if self._is_stopped.is_set():
             return
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             for path in (self._path, self._beside(".len"), self._beside(".hash")):
                 path.unlink(missing_ok=True)
             _replace(self._beside(".len"), str(len(slot.tokens)))
@@ -124,7 +124,7 @@ class SystemPrefix:
     def _is_there(self) -> bool:
         """Makes the folder where it is missing."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return self._path.exists()
         except OSError as error:
             log.warning(

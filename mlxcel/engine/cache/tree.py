@@ -23,6 +23,8 @@ class Tree:
         """Of all payloads."""
         self._fresh: dict[Node, None] = {}
         self._in_file: dict[str, dict[Node, None]] = {}
+        self._cut_off: dict[str, None] = {}
+        """Files whose last node was taken out because of what stands before it."""
 
     def session(self, name: str) -> Session:
         return self.sessions.setdefault(name, Session(name))
@@ -51,14 +53,24 @@ class Tree:
         self._fresh.clear()
         return fresh
 
+    def take_cut_off(self) -> list[str]:
+        """Files that no node stands in any more, since what stands before them has gone; each is
+        told once."""
+        files = [file for file in self._cut_off if file not in self._in_file]
+        self._cut_off.clear()
+        return files
+
     def clear(self) -> None:
         for session in self.sessions.values():
             for root in session.roots.values():
                 root.is_current = False
                 for node in root.top.downward():
-                    node.is_attached = False
+                    # Nodes and entries refer to each other: by themselves they would go, and what
+                    # they hold with them, at some later run of the garbage collector.
+                    node.held, node.is_attached = None, False
         self.sessions.clear()
         self._in_file.clear()
+        self._cut_off.clear()
         self._fresh.clear()
         self.bytes = 0
 
@@ -126,6 +138,8 @@ class Tree:
         del parent.children[node.tokens[0]]
         for gone in node.downward():
             assert gone.held is None, "what is in memory must not lose its way to the root"
+            if gone.piece is not None:
+                self._cut_off[gone.piece.file] = None
             self.put(gone, None)
             gone.is_attached = False
         self._tidy(parent)

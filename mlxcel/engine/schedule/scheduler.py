@@ -214,12 +214,12 @@ class Scheduler:
         """The head, with KV blocks for its first row and as many more as there is room for.
         Rows that must wait hold none: they would keep others, and each other, from running."""
         prompt = self._lanes.pop()
+        if prompt.is_cold:
+            self._cache.adopt(prompt)  # before what is kept has to make room for it
         for row in prompt.rows[: self._room.free]:
             if row is prompt.rows[0] or self._room.has_blocks(prompt):
                 self._pool.take(row.key, len(prompt.tokens))
         self._cache.fit(self._pool.left)
-        if prompt.is_cold:
-            self._cache.adopt(prompt)
         if not prompt.request.first_prefill_s:
             prompt.request.first_prefill_s = time.monotonic()
             self._report.started += 1
@@ -227,18 +227,22 @@ class Scheduler:
 
     def _forward(self, prompts: list[Prompt]) -> None:
         if prompts and not prompts[0].is_ready:
-            self._begin(prompts)
+            began_s = time.perf_counter()
+            tokens = self._begin(prompts)
             self._prefiller.finish(prompts[0])
+            self._cache.computed(tokens, time.perf_counter() - began_s)
             for prompt in prompts:
                 self._cache.has_read(prompt)
 
-    def _begin(self, prompts: list[Prompt]) -> None:
+    def _begin(self, prompts: list[Prompt]) -> int:
+        """The tokens that are read."""
         if len(prompts) > 1:
             tokens = self._prefiller.together(prompts)
         else:
             tokens = self._prefiller.begin(prompts[0])
         self._report.prefill_chunks += 1
         self._report.prompt_tokens += tokens
+        return tokens
 
     def _land(self, prompts: list[Prompt]) -> bool:
         """After a forward: what is ready joins the batch, as far as there are places. True when

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlxcel.core.answer import Answer
-from mlxcel.core.cache import CacheUse
+from mlxcel.core.cache import ANONYMOUS, CacheUse
 from mlxcel.core.events import Event, Finished, ReasoningDelta, Timings, Usage
 from mlxcel.core.request import GenerationRequest
 from mlxcel.protocols.base import Head, Read, SseFrame, StreamEncoder
@@ -36,14 +36,21 @@ class ConversationRead:
         return body | {"usage": usage} | named
 
 
-def with_conversation(inner: Read, body: Mapping[str, Any], fallback: str | None) -> Read:
-    """`fallback` is the conversation of a body that names none. Raises BadField."""
+def with_conversation(
+    inner: Read, body: Mapping[str, Any], *, named: str | None, address: str | None
+) -> Read:
+    """`named` is the conversation that the head of a request names, for a body that names none;
+    `address` that of whoever names nothing: a request in the name of a session is of no
+    conversation then, since two sessions behind one address share nothing. Raises BadField."""
     asked = read_asked(body)
     request = inner.request
+    chosen = named if asked.id is None else asked.id
+    if chosen is None and request.cache.session == ANONYMOUS:
+        chosen = address
     cache = CacheUse(
         is_on=request.cache.is_on and not asked.is_reset,
         session=request.cache.session,
-        conversation=fallback if asked.id is None else asked.id,
+        conversation=chosen,
         is_reset=asked.is_reset,
     )
     return ConversationRead(inner=inner, request=replace(request, cache=cache))

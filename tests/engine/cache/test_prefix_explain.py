@@ -175,3 +175,21 @@ def test_what_is_gone_explains_nothing() -> None:
     shelf.store.fit(0)
     found = shelf.find(ENTRY, key("anna"))
     assert (found.reason, found.diverged) == ("empty_set", None)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tools"),
+    [
+        pytest.param(parted_at(5), 0, id="too-short"),
+        pytest.param(parted_at(70), 0, id="short-hit"),
+        pytest.param(list(ENTRY), 1, id="another-key"),
+    ],
+)
+def test_look_that_nobody_is_told_of_finds_the_same(prompt: list[int], tools: int) -> None:
+    shelf = Shelf()
+    shelf.insert(ENTRY)
+    one = key(tools=bytes([tools]) * 32)
+    told, untold = (shelf.store.find(one, prompt, explains=it) for it in (True, False))
+    assert told.diverged is not None
+    assert untold.diverged is None
+    assert (untold.length, untold.reach, untold.pieces) == (told.length, told.reach, told.pieces)

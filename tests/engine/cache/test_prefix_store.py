@@ -363,6 +363,16 @@ def test_adoption_that_was_found_before_a_reset_is_no_use_of_anything() -> None:
     assert (found.length, shelf.store.entries) == (96, 0)
 
 
+def test_reset_lets_go_of_what_was_held_at_once() -> None:
+    """Nodes refer to each other: they stay until the garbage collector looks at them."""
+    shelf = Shelf()
+    nodes = [*shelf.insert(range(100)), *shelf.insert([*range(50), *range(500, 560)])]
+    ways = {step for node in nodes for step in node.upward()}
+    assert sum(node.held is not None for node in ways) == 3
+    shelf.store.reset()
+    assert [node.held for node in ways] == [None] * len(ways)
+
+
 def test_reset_says_what_it_freed_and_keeps_counts() -> None:
     shelf = Shelf()
     shelf.insert(range(100))

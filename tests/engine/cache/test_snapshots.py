@@ -155,6 +155,15 @@ def test_whole_beginning_needs_no_explanation() -> None:
     assert (found.length, found.reason, found.diverged) == (20, None, None)
 
 
+def test_prompt_that_was_asked_before_needs_no_explanation() -> None:
+    """Its state is there but for the last token, and one that goes on with the answer."""
+    shop = Shop()
+    shop.put(run(0, 20), Origin.BOUNDARY)
+    shop.put(run(0, 30), Origin.COMPLETION)
+    found = shop.find(run(0, 21))
+    assert (found.length, found.reason, found.diverged) == (20, None, None)
+
+
 def test_short_hit_names_the_entry_that_shared_more() -> None:
     """Second turn of a model that thinks: what it thought is not sent again."""
     shop = Shop()

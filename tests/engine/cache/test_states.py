@@ -40,10 +40,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
 ROTATING = ("gemma3", "gemma4", "gpt-oss")
 RECURRENT = ("mamba2", "qwen3.5", "nemotron-h", "falcon-h1")
 IN_A_BATCH = tuple(name for name in CONFIGS if name != "llama4")
-families = pytest.mark.parametrize("family", CONFIGS)
+QUICK = ("gemma3", "llama4", "qwen3.5", "falcon-h1")
+"""One of each way to hold state: a window, chunks, arrays beside columns, both in one layer. The
+others are slow tests."""
+
+
+def param(family: str, *more: int, id: str = "") -> Any:
+    marks = () if family in QUICK else pytest.mark.slow
+    return pytest.param(family, *more, id=id or family, marks=marks)
+
+
+families = pytest.mark.parametrize("family", [param(name) for name in CONFIGS])
 network = cache(lambda family: network_of(CONFIGS[family]))
 CASES = [
-    pytest.param(family, length, id=f"{family}-{length}")
+    param(family, length, id=f"{family}-{length}")
     for family in CONFIGS
     for length in ((5, 75) if family in RECURRENT else (5, WINDOW, WINDOW + 1, 75))
 ]
@@ -194,7 +204,7 @@ def test_recurrent_state_does_not_grow() -> None:
 # Cutting.
 
 
-@pytest.mark.parametrize("family", [*ROTATING, "llama4"])
+@pytest.mark.parametrize("family", [param(name) for name in (*ROTATING, "llama4")])
 @pytest.mark.parametrize("length", [20, WINDOW], ids=["inside", "just-full"])
 @pytest.mark.parametrize("position", [1, 13, 19])
 def test_cut_inside_the_window_goes_on_as_if_no_more_had_been_read(
@@ -308,7 +318,7 @@ def test_cache_that_was_never_written_is_kept() -> None:
 # Rows of a batch: mlx-lm's `extract` gives back what the row would be alone.
 
 
-@pytest.mark.parametrize("family", IN_A_BATCH)
+@pytest.mark.parametrize("family", [param(name) for name in IN_A_BATCH])
 @pytest.mark.parametrize("steps", [3, 28], ids=["window-open", "window-turned"])
 def test_row_extracted_from_a_batch_equals_the_row_alone(family: str, steps: int) -> None:
     net: nn.Module = network(family)
@@ -339,7 +349,7 @@ def test_row_extracted_from_a_batch_equals_the_row_alone(family: str, steps: int
         assert_near(read(family, again, text(40, 98)), read(family, caches, text(40, 98)))
 
 
-@pytest.mark.parametrize("family", IN_A_BATCH)
+@pytest.mark.parametrize("family", [param(name) for name in IN_A_BATCH])
 def test_state_joins_a_batch_of_rows_that_decode(family: str) -> None:
     net = network(family)
     prompt = text(45, 1)

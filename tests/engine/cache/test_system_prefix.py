@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +36,11 @@ def kept(folder: Path, tokens: list[int] = SEED) -> None:
 
 def test_hash_of_the_seed() -> None:
     assert token_hash(SEED) == HASH
+
+
+def test_folder_is_for_its_owner(tmp_path: Path) -> None:
+    kept(tmp_path / "kv")
+    assert stat.S_IMODE((tmp_path / "kv").stat().st_mode) == 0o700
 
 
 def test_nothing_at_first(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ TIMINGS = Timings(queued_ms=0.0, prompt_ms=10.0, decode_ms=200.0, total_ms=200.0
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
 
 
-def read(fallback: str | None = "client:10.0.0.1", **fields: Any) -> Read:
+def read(address: str | None = "client:10.0.0.1", named: str | None = None, **fields: Any) -> Read:
     body = BODY | fields
     inner = chat.read(body, request_id="chatcmpl-1", settings=SETTINGS, received_s=0.0, rules=RULES)
-    return with_conversation(inner, body, fallback)
+    return with_conversation(inner, body, named=named, address=address)
 
 
 @pytest.mark.parametrize(
@@ -77,17 +77,23 @@ def test_length_of_an_id(length: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "fallback", "conversation"),
+    ("fields", "named", "address", "conversation"),
     [
-        pytest.param({"conversation": "a"}, "client:1", "a", id="body-wins"),
-        pytest.param({"conversation": "  "}, "client:1", "client:1", id="blank-falls-through"),
-        pytest.param({}, None, None, id="nobody"),
+        pytest.param({"conversation": "a"}, "b", "client:1", "a", id="body-wins"),
+        pytest.param({"conversation": "  "}, "b", "client:1", "b", id="head-is-next"),
+        pytest.param({"conversation": "  "}, None, "client:1", "client:1", id="all-blank"),
+        pytest.param({}, None, None, None, id="nobody"),
+        pytest.param({"user": "eve"}, None, "client:1", None, id="user-is-no-address"),
+        pytest.param({"prompt_cache_key": "k"}, None, "client:1", None, id="key-is-no-address"),
+        pytest.param({"user": ""}, None, "client:1", "client:1", id="empty-user-is-nobody"),
+        pytest.param({"user": "eve"}, "b", "client:1", "b", id="head-beats-user"),
+        pytest.param({"user": "eve", "conversation": "a"}, None, None, "a", id="body-beats-user"),
     ],
 )
 def test_whose_conversation_it_is(
-    fields: dict[str, Any], fallback: str | None, conversation: str | None
+    fields: dict[str, Any], named: str | None, address: str | None, conversation: str | None
 ) -> None:
-    cache = read(fallback, **fields).request.cache
+    cache = read(address, named, **fields).request.cache
     assert (cache.conversation, cache.is_on, cache.is_reset) == (conversation, True, False)
 
 

@@ -34,7 +34,7 @@ STORED: dict[str, tuple[str, type[np.generic]]] = {
 """By MLX type: what a safetensors file and numpy call the type that is stored."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True, eq=False)
 class Loaded:
     """A run as it was read: MLX's memory, in the types that are stored."""
 

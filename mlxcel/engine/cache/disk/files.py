@@ -30,7 +30,7 @@ LONG_AGO_S = 3600.0
 
 
 class Stopped(Exception):
-    """The server ends and cannot wait for the rest of the file."""
+    """Nobody waits for the rest of the file: it is not written, or not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,6 +49,10 @@ class Draft:
         """Of the whole file."""
         begin = len(encoded(self.head, text_of(self.head), ids_of(self.run), NO_DIGEST))
         return begin + self.head.id_bytes + self.head.data_bytes
+
+
+def never() -> bool:
+    return False
 
 
 def write(folder: Path, draft: Draft, is_stopped: Callable[[], bool]) -> int:
@@ -78,14 +82,21 @@ def glance(path: Path) -> tuple[Head, bytes]:
         return head, ids
 
 
-def read(path: Path) -> tuple[Head, bytes, Loaded]:
-    """Raises as `glance` does; NotSound also where the arrays are not those that were written."""
+def read(path: Path, is_stopped: Callable[[], bool] = never) -> tuple[Head, bytes, Loaded]:
+    """Raises as `glance` does; NotSound also where the arrays are not those that were written;
+    Stopped."""
     digest = hashlib.sha256()
+
+    def seen(chunk: memoryview) -> None:
+        if is_stopped():
+            raise Stopped
+        digest.update(chunk)
+
     with open(path, "rb", buffering=0) as file:
         head, ids, data = _begin(file)
         room = np.empty(head.largest_bytes, np.uint8)
         layers = tuple(
-            tuple(taken(_array(file, sheet, room, digest.update)) for sheet in sheets)
+            tuple(taken(_array(file, sheet, room, seen)) for sheet in sheets)
             for sheets in head.sheets
         )
     if digest.hexdigest() != data:

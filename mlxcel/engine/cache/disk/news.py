@@ -15,6 +15,8 @@ class Refusal(StrEnum):
     READ_ONLY = "read_only"
     FAILED = "failed"
     CLOSED = "closed"
+    RESET = "reset"
+    """Nobody wants it any more."""
 
 
 LASTING = frozenset({Refusal.NO_SPACE, Refusal.READ_ONLY, Refusal.FAILED})
@@ -63,6 +65,8 @@ class Unsound:
 
     file: str
     why: str
+    is_removed: bool = False
+    """Or left to its owner: `Gone` follows. Else it may be read another time."""
 
 
 News = Written | NotWritten | Gone

@@ -16,7 +16,7 @@ from mlxcel.engine.cache.blocks import KINDS, digest_of
 from mlxcel.engine.cache.disk.arrays import Loaded, arrived, outgoing, sheets_of
 from mlxcel.engine.cache.disk.files import TEMPORARY, Draft, is_abandoned
 from mlxcel.engine.cache.disk.guard import DiskRules, FreeBytes, free_on_disk, refusal_of
-from mlxcel.engine.cache.disk.head import head_of
+from mlxcel.engine.cache.disk.head import NotSound, head_of
 from mlxcel.engine.cache.disk.news import (
     LASTING,
     Gone,
@@ -30,7 +30,7 @@ from mlxcel.engine.cache.disk.news import (
 from mlxcel.engine.cache.disk.reader import Checker, Reader, Segments
 from mlxcel.engine.cache.disk.run import SUFFIX, Identity, Run, StoredRun, file_name
 from mlxcel.engine.cache.disk.shelf import Listing, listed
-from mlxcel.engine.cache.disk.writer import Remove, Reset, Touch, Writer
+from mlxcel.engine.cache.disk.writer import Remove, Touch, Writer
 from mlxcel.engine.cache.segment import Layers
 from mlxcel.worker.base import Progress
 
@@ -119,7 +119,9 @@ class DiskTier:
             self.used([name])
             return name
         head = head_of(self._identity, run, sheets_of(layers))
-        if sum(self._waiting.values()) + head.data_bytes > self._most_waiting:
+        # One alone may be larger: a long prompt of a large model is.
+        waiting = sum(self._waiting.values())
+        if waiting and waiting + head.data_bytes > self._most_waiting:
             detail = f"{self._most_waiting} bytes at most wait for the disk, which is slower"
             reason = Refusal.QUEUE_FULL
             self._take(NotWritten(file=name, run=run, reason=reason, detail=detail))
@@ -134,6 +136,11 @@ class DiskTier:
         self._reads += len(files)
         return self._reader.read(files)
 
+    @property
+    def is_stuck(self) -> bool:
+        """What is asked for now would be waited for in vain."""
+        return self._reader.is_stuck
+
     def events(self) -> Iterator[News]:
         """What has happened since they were last asked for."""
         self._collect()
@@ -144,14 +151,25 @@ class DiskTier:
         """All at the same time, which keeps prefixes longer than what stands on them."""
         self._writer.put(Touch(tuple(files), self._now_ns()))
 
+    def forget(self, file: str) -> None:
+        """It was `Unsound`: what is written under that name is written anew."""
+        self._known.discard(file)
+
+    def condemn(self, file: str, why: str) -> None:
+        """It was read as it was written, and yet is not what it should be: `Gone` follows."""
+        self._reader.reject(file, NotSound(why))
+        self.forget(file)
+
     def drop(self, file: str) -> None:
         self._known.discard(file)
         self._remove(file, Loss.ASKED)
 
     def reset(self) -> None:
-        """Drops all files of this identity, other servers' too; `Gone` follows for each."""
+        """Drops all files of this identity, other servers' too, and what waits to be written;
+        `Gone` or `NotWritten` follows for each."""
         self._known.clear()
-        self._writer.put(Reset())
+        self._writer.reset()
+        self._waiting.clear()
 
     def stats(self) -> dict[str, Any]:
         self._collect()
@@ -251,6 +269,8 @@ class DiskTier:
                 self._known.add(file)
                 self._writes += 1
                 self._well()
+            case NotWritten(file=file, reason=Refusal.RESET):
+                pass  # as it was asked to
             case NotWritten(file=file):
                 self._waiting.pop(file, None)
                 self._write_failures += 1

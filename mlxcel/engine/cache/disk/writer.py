@@ -82,6 +82,8 @@ class Writer:
         self._paused: tuple[Refusal, str] | None = None
         """Why nothing is tried until then."""
         self._retry_s = 0.0
+        self._resets = 0
+        """Written by the tick, and read on the thread."""
         self.totals = (0, 0)
         """Files and bytes on the shelf; replaced as one, so that any thread may look."""
 
@@ -99,6 +101,21 @@ class Writer:
 
     def put(self, job: Job) -> None:
         self._jobs.put(job)
+
+    def reset(self) -> None:
+        """Removes all, at once: what waits to be written is refused, and what is being written
+        is given up. On the tick."""
+        self._resets += 1
+        waiting: list[Job] = []
+        with contextlib.suppress(Empty):
+            while True:
+                waiting.append(self._jobs.get_nowait())
+        for job in waiting:
+            if isinstance(job, Draft):
+                self._refuse(job, Refusal.RESET, "the cache was emptied")
+            else:
+                self._jobs.put(job)
+        self._jobs.put(Reset())
 
     def close(self, timeout_s: float) -> bool:
         """False: not all was written in that time, and the rest never is."""
@@ -157,7 +174,10 @@ class Writer:
         except OSError as why:
             self._refuse(draft, *refusal_of(why))
         except Stopped:
-            self._refuse(draft, Refusal.CLOSED, "the server ends")
+            if self._is_abandoned.is_set():
+                self._refuse(draft, Refusal.CLOSED, "the server ends")
+            else:
+                self._refuse(draft, Refusal.RESET, "the cache was emptied")
         else:
             self._paused = None
             self._shelf.add(draft.name, Item(nbytes, draft.run.start, draft.used_ns))
@@ -169,9 +189,14 @@ class Writer:
             raise Stopped
         if self._paused is not None and self._clock() < self._retry_s:
             raise Refused(*self._paused)
+        resets = self._resets
         self._rules.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._make_room(draft.nbytes)
-        return write(self._rules.folder, draft, self._is_abandoned.is_set)
+
+        def is_stopped() -> bool:
+            return self._is_abandoned.is_set() or self._resets != resets
+
+        return write(self._rules.folder, draft, is_stopped)
 
     def _refuse(self, draft: Draft, reason: Refusal, detail: str) -> None:
         if reason in LASTING and self._clock() >= self._retry_s:

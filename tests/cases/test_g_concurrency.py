@@ -182,7 +182,6 @@ def _assert_flat(program: Program, words: str = "", **fields: Any) -> None:
         list(pool.map(lambda n: _one(program, n, words, fields), range(WARM, REQUESTS)))
     after = _resident_bytes(program)
     grown = {name: after[name] / warm[name] for name in warm}
-    print(grown, warm, after)
     assert max(grown.values()) < GROWTH, f"{grown} from {warm} to {after}"
 
 

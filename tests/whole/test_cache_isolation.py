@@ -158,6 +158,7 @@ def _await_written(program: Program) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_snapshots_tell_sessions_apart(tmp_path: Path) -> None:
     """A family whose KV cannot be cut: its states are kept whole."""
     folder = build_family_checkpoint(tmp_path / "windows", GEMMA3, window=2048)
@@ -187,6 +188,7 @@ RECALLS = """\
 """
 
 
+@pytest.mark.slow
 def test_thoughts_are_put_back_for_who_had_them_only(tmp_path: Path) -> None:
     folder = build_tiny_checkpoint(
         tmp_path / "thinker", window=2048, markers=THINK, template=RECALLS

@@ -16,6 +16,8 @@ from mlxcel.link.messages import Ask, Cancel, Question, RowFinished, RowPaused
 from tests.engine.cache.warm_rows import TAG, assert_cold, reused, stats, until
 from tests.engine.driver import Driver, submit
 
+pytestmark = pytest.mark.slow
+
 PROMPT = [1 + (7 * i) % 90 for i in range(60)]
 WINDOW = 128
 

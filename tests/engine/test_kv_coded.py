@@ -26,6 +26,8 @@ from mlxcel.worker.precision import Backend
 from tests.engine.kv_rows import Logits, step, text
 from tests.tiny.checkpoint import build_tiny_checkpoint
 
+pytestmark = pytest.mark.slow
+
 NEAR = 0.02
 """Of logits whose spread is about 3."""
 KV = {"mode": "fp16", "type_k": None, "type_v": None, "boundary_v_layers": 0, "bits": 0,

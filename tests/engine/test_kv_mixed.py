@@ -16,6 +16,8 @@ from mlxcel.engine.kv.prefilled import Prefilled
 from tests.engine.kv_rows import Logits, step, text
 from tests.tiny.families import GEMMA3, GEMMA4, GPT_OSS, LLAMA4, QWEN3_5, network_of
 
+pytestmark = pytest.mark.slow
+
 NEAR = 0.02
 KV = {"mode": "fp16", "type_k": None, "type_v": None, "boundary_v_layers": 0, "bits": 0,
       "group_size": 64, "scheme": "uniform", "skip_last_layer": True}  # fmt: skip

@@ -23,6 +23,8 @@ from tests.tiny.families import (
     QWEN3_5,
 )
 
+pytestmark = pytest.mark.slow
+
 PROMPT = [1 + (7 * i) % 90 for i in range(100)]
 BOUNDARY = 90
 TAG = CacheTag(boundary=BOUNDARY)

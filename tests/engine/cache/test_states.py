@@ -25,6 +25,8 @@ from tests.tiny.families import (
     network_of,
 )
 
+pytestmark = pytest.mark.slow
+
 WINDOW = 32
 """Of every family here that has one."""
 CONFIGS: dict[str, dict[str, Any]] = {

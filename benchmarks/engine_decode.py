@@ -12,8 +12,9 @@ import argparse
 import array
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.chat import ChatWorker
@@ -78,20 +79,25 @@ def prompt_of(length: int, seed: int) -> list[int]:
     return [(seed * 7919 + i * 104729) % 2000 for i in range(length)]
 
 
-def ours(model: LoadedModel, lengths: list[int], steps: int) -> float:
+def worker_of(model: LoadedModel, rows: int, cache: Mapping[str, Any] = CACHE) -> ChatWorker:
     scheduler = {
-        "parallel": len(lengths), "max_batch_size": None, "no_batch": False,
+        "parallel": rows, "max_batch_size": None, "no_batch": False,
         "prefill_chunk_size": 2048, "prefill_grant_interval": 16, "max_batch_prefill": 4,
         "max_batch_prefill_tokens": None, "mixed_step": False, "lookahead": True,
         "clear_interval": None, "preemption": {"enabled": False, "policy": "longest-first"},
     }  # fmt: skip
     options = {
-        "scheduler": scheduler, "ctx_size": 0, "warmup": False, "max_queue_depth": 64,
-        "cache": CACHE, "model_name": "random",
+        "scheduler": scheduler, "ctx_size": 0, "warmup": False, "max_queue_depth": 1024,
+        "cache": cache, "model_name": "random",
         "request_memory_budget": None, "lang_bias_counters": False,
     }  # fmt: skip
     worker = ChatWorker(options)
     worker.setup({"model": model}, lambda step, fraction: None)
+    return worker
+
+
+def ours(model: LoadedModel, lengths: list[int], steps: int) -> float:
+    worker = worker_of(model, len(lengths))
     worker.tick([
         Submit(
             id=str(i), tokens=array.array("i", prompt_of(n, i)).tobytes(),

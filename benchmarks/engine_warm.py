@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import mlx.core as mx
-from engine_decode import CACHE, prompt_of, random_model
+from engine_decode import CACHE, prompt_of, random_model, worker_of
 
 from mlxcel.core.cache import CacheTag
 from mlxcel.core.sampling import SamplingParams
@@ -34,23 +34,6 @@ MODES: dict[str, dict[str, Any]] = {
     "uniform-8": {"bits": 8},
     "uniform-4": {"bits": 4},
 }
-
-
-def worker_of(model: LoadedModel, rows: int, cache: Mapping[str, Any]) -> ChatWorker:
-    scheduler = {
-        "parallel": rows, "max_batch_size": None, "no_batch": False,
-        "prefill_chunk_size": 2048, "prefill_grant_interval": 16, "max_batch_prefill": 4,
-        "max_batch_prefill_tokens": None, "mixed_step": False, "lookahead": True,
-        "clear_interval": None, "preemption": {"enabled": False, "policy": "longest-first"},
-    }  # fmt: skip
-    options = {
-        "scheduler": scheduler, "ctx_size": 0, "warmup": False, "max_queue_depth": 1024,
-        "cache": {**CACHE, **cache}, "model_name": "random",
-        "request_memory_budget": None, "lang_bias_counters": False,
-    }  # fmt: skip
-    worker = ChatWorker(options)
-    worker.setup({"model": model}, lambda step, fraction: None)
-    return worker
 
 
 def submit(name: str, prompt: list[int], tokens: int, *, keeps: bool = True) -> Submit:
@@ -101,12 +84,12 @@ def _ttft(model: LoadedModel, length: int, seed: int) -> tuple[float, float, flo
         disk = {
             "path": folder, "capacity_bytes": 1 << 36, "min_free_bytes": 0, "ttl_secs": 0,
         }  # fmt: skip
-        worker = worker_of(model, 4, {"disk": disk})
+        worker = worker_of(model, 4, {**CACHE, "disk": disk})
         first_token_s(worker, submit("warm-up", prompt_of(64, 99), 2, keeps=False))
         cold = first_token_s(worker, submit("cold", prompt, 2))
         memory = first_token_s(worker, submit("memory", [*prompt, 5, 6, 7], 2))
         worker.close()
-        worker = worker_of(model, 4, {"disk": disk})
+        worker = worker_of(model, 4, {**CACHE, "disk": disk})
         first_token_s(worker, submit("warm-up", prompt_of(64, 98), 2, keeps=False))
         from_disk = first_token_s(worker, submit("disk", [*prompt, 5, 6, 7], 2))
         worker.close()
@@ -127,7 +110,7 @@ def churn(model: LoadedModel, rows: int, requests: int, repeats: int) -> None:
 
 
 def _churn(model: LoadedModel, rows: int, requests: int, *, keeps: bool) -> float:
-    worker = worker_of(model, rows, {})
+    worker = worker_of(model, rows)
     messages = [submit(str(i), prompt_of(512, i), 64, keeps=keeps) for i in range(requests)]
     began, inbox, ended = time.perf_counter(), messages, 0
     while ended < requests:
@@ -162,7 +145,7 @@ def modes(model: LoadedModel, rows: int, length: int, steps: int, repeats: int) 
 def _mode(
     model: LoadedModel, rows: int, length: int, steps: int, cache: Mapping[str, Any]
 ) -> tuple[float, int]:
-    worker = worker_of(model, rows, cache)
+    worker = worker_of(model, rows, {**CACHE, **cache})
     worker.tick([submit(str(i), prompt_of(length, i), 10_000, keeps=False) for i in range(rows)])
     while len(worker._scheduler._decoder.rows) < rows:
         worker.tick([])

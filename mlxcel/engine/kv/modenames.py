@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlxcel.core.errors import StartupError
+from mlxcel.core.kv_modes import ALIASES, PAIRS, PLAIN, TYPE_ALIASES
 from mlxcel.engine.kv.codec import AFFINE_GROUPS
 
 log = logging.getLogger(__name__)
@@ -45,25 +46,6 @@ MODES = {
         Mode(name="fp16+turbo3", values="turbo3"),
     )
 }
-ALIASES = {
-    "f16": "fp16",
-    "turbo4-asym": "fp16+turbo4",
-    "turbo4-sym": "turbo4",
-    "fp16+turbo4-delegated": "turbo4-delegated",
-    "turbo3-asym": "fp16+turbo3",
-    "turbo3": "fp16+turbo3",
-}
-PAIRS = {
-    ("fp16", "fp16"): "fp16",
-    ("int8", "int8"): "int8",
-    ("fp16", "turbo4"): "fp16+turbo4",
-    ("fp16", "turbo4-asym"): "fp16+turbo4",
-    ("turbo4", "turbo4"): "turbo4",
-    ("fp16", "turbo4-delegated"): "turbo4-delegated",
-    ("fp16", "turbo3"): "fp16+turbo3",
-    ("fp16", "turbo3-asym"): "fp16+turbo3",
-}
-"""What `type_k` and `type_v` ask for together; either may be written f16 too."""
 
 
 def asked_mode(kv: Mapping[str, Any]) -> Mode:
@@ -90,7 +72,9 @@ def _named(name: str) -> Mode:
 def _split(kv: Mapping[str, Any]) -> Mode | None:
     if kv["type_k"] is None and kv["type_v"] is None:
         return None
-    pair = (_side(kv["type_k"]), _side(kv["type_v"]))
+    keys, values = kv["type_k"] or PLAIN, kv["type_v"] or PLAIN
+    # `turbo4-asym` and its like say in their name that the keys stay as they are.
+    pair = (PLAIN if keys == "f16" else keys, TYPE_ALIASES.get(values, values))
     if pair not in PAIRS:
         known = ", ".join(f"{keys}/{values}" for keys, values in PAIRS)
         raise StartupError(
@@ -105,10 +89,6 @@ def _split(kv: Mapping[str, Any]) -> Mode | None:
             kv["mode"],
         )
     return mode
-
-
-def _side(name: str | None) -> str:
-    return "fp16" if name in (None, "f16") else name
 
 
 def _of_bits(bits: int, group: int, scheme: str) -> Mode:

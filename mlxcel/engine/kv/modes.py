@@ -17,26 +17,13 @@ from mlx_lm.models.cache import (
 )
 
 from mlxcel.core.errors import StartupError
+from mlxcel.core.kv_modes import LATENT, PLAIN_ONLY, SYMMETRIC
 from mlxcel.engine.kv.codec import AFFINE_GROUPS, Affine, Codec, Int8, LayerCodec, Plain
 from mlxcel.engine.kv.modenames import Mode, asked_mode
 from mlxcel.engine.kv.turbo import Turbo, is_power_of_two
 
 log = logging.getLogger(__name__)
 
-TURBO4_FAMILIES = frozenset({"qwen3_5", "qwen3_5_moe", "qwen3_next"})
-"""Whose keys stand four bits."""
-LATENT_FAMILIES = frozenset(
-    {
-        "glm4_moe_lite",
-        "deepseek_v3",
-        "deepseek_v32",
-        "glm_moe_dsa",
-        "kimi_linear",
-        "longcat_flash_ngram",
-    }
-)
-"""Their keys and values are one compressed vector, small already."""
-REFUSING_FAMILIES = frozenset({"muse_glimmer"})
 BESIDE = (ArraysCache, RotatingKVCache, ChunkedKVCache)
 """Caches of layers that keep their state as it is, beside layers that get the mode."""
 
@@ -85,15 +72,15 @@ def _granted(mode: Mode, family: str, caches: list[Any]) -> Mode:
     """After what the family says."""
     if mode.is_plain:
         return mode
-    if family in REFUSING_FAMILIES:
+    if family in PLAIN_ONLY:
         raise StartupError(f"cache.kv.mode {mode.name}: {family} takes fp16 only")
-    if family in LATENT_FAMILIES:
+    if family in LATENT:
         return _given_up(mode, f"{family} keeps latent vectors, which are small already")
     odd = {type(cache).__name__ for cache in caches if type(cache) not in (KVCache, *BESIDE)}
     if odd or not any(type(cache) is KVCache for cache in caches):
         kinds = ", ".join(sorted(odd)) or "no layer that attends to every token"
         return _given_up(mode, f"{family} has {kinds}")
-    if mode.name == "turbo4" and family not in TURBO4_FAMILIES:
+    if mode.name == "turbo4" and family not in SYMMETRIC:
         log.info("KV mode turbo4 -> fp16+turbo4: the keys of %s need more than four bits", family)
         return replace(mode, name="fp16+turbo4", keys="plain")
     return mode

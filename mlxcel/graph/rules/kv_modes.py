@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from mlxcel.config.keys import read
 from mlxcel.core.card import Card
+from mlxcel.core.kv_modes import ALIASES, LATENT, PAIRS, PLAIN, PLAIN_ONLY, SYMMETRIC, TYPE_ALIASES
 from mlxcel.core.problem import Problem
 from mlxcel.graph.rules.finding import Finding, Settled, Tree
 from mlxcel.graph.spec import Clamp
@@ -13,43 +14,10 @@ KEYS = "cache.kv.type_k"
 VALUES = "cache.kv.type_v"
 BITS = "cache.kv.bits"
 SCHEME = "cache.kv.scheme"
-PLAIN = "fp16"
-ALIASES = {
-    "f16": PLAIN,
-    "turbo4-asym": "fp16+turbo4",
-    "turbo4-sym": "turbo4",
-    "fp16+turbo4-delegated": "turbo4-delegated",
-    "turbo3-asym": "fp16+turbo3",
-    "turbo3": "fp16+turbo3",
-}
-PAIRS = {
-    ("fp16", "fp16"): PLAIN,
-    ("int8", "int8"): "int8",
-    ("fp16", "turbo4"): "fp16+turbo4",
-    ("turbo4", "turbo4"): "turbo4",
-    ("fp16", "turbo4-delegated"): "turbo4-delegated",
-    ("fp16", "turbo3"): "fp16+turbo3",
-}
-"""Types of keys and of values to the mode they make."""
-TYPE_ALIASES = {"f16": "fp16", "turbo4-asym": "turbo4", "turbo3-asym": "turbo3"}
 KEY_TYPES = frozenset({"fp16", "f16", "int8", "turbo4"})
 """`turbo4-asym` and its like say in their name that the keys stay as they are."""
 VALUE_TYPES = KEY_TYPES | {"turbo4-asym", "turbo4-delegated", "turbo3", "turbo3-asym"}
 OF_LLAMA = frozenset({"q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1", "f32", "bf16"})
-SYMMETRIC = frozenset({"qwen3_5", "qwen3_5_moe", "qwen3_next"})
-"""Families whose keys bear 4 bits."""
-LATENT = frozenset(
-    {
-        "glm4_moe_lite",
-        "deepseek_v3",
-        "deepseek_v32",
-        "glm_moe_dsa",
-        "kimi_linear",
-        "longcat_flash_ngram",
-    }
-)
-"""Families whose attention keeps one compressed vector for keys and values."""
-PLAIN_ONLY = frozenset({"muse_glimmer"})
 
 
 def types_make_mode(tree: Tree, card: Card | None) -> Iterator[Finding]:

@@ -14,12 +14,15 @@ PAIRS = {
     ("fp16", "fp16"): PLAIN,
     ("int8", "int8"): "int8",
     ("fp16", "turbo4"): "fp16+turbo4",
+    ("fp16", "turbo4-asym"): "fp16+turbo4",
     ("turbo4", "turbo4"): "turbo4",
     ("fp16", "turbo4-delegated"): "turbo4-delegated",
     ("fp16", "turbo3"): "fp16+turbo3",
+    ("fp16", "turbo3-asym"): "fp16+turbo3",
 }
-"""Types of keys and of values to the mode they make."""
-TYPE_ALIASES = {"f16": "fp16", "turbo4-asym": "turbo4", "turbo3-asym": "turbo3"}
+"""Types of keys and of values to the mode they make; either may be written f16 too. `asym` says that
+the keys stay as they are."""
+TYPE_ALIASES = {"f16": PLAIN}
 SYMMETRIC = frozenset({"qwen3_5", "qwen3_5_moe", "qwen3_next"})
 """Families whose keys bear 4 bits."""
 LATENT = frozenset(

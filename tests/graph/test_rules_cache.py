@@ -259,6 +259,9 @@ REFUSED_TYPES = [
     pytest.param("int8", None, "type_k", "does not go with values of fp16", id="int8-keys-alone"),
     pytest.param(None, "int8", "type_v", "does not go with keys of fp16", id="int8-values-alone"),
     pytest.param("turbo4", "turbo3", "type_v", "does not go with keys of turbo4", id="mixed"),
+    pytest.param(
+        "turbo4", "turbo4-asym", "type_v", "does not go with keys of turbo4", id="asym-is-not-sym"
+    ),
 ]
 
 

@@ -73,8 +73,7 @@ def _split(kv: Mapping[str, Any]) -> Mode | None:
     if kv["type_k"] is None and kv["type_v"] is None:
         return None
     keys, values = kv["type_k"] or PLAIN, kv["type_v"] or PLAIN
-    # `turbo4-asym` and its like say in their name that the keys stay as they are.
-    pair = (PLAIN if keys == "f16" else keys, TYPE_ALIASES.get(values, values))
+    pair = (TYPE_ALIASES.get(keys, keys), TYPE_ALIASES.get(values, values))
     if pair not in PAIRS:
         known = ", ".join(f"{keys}/{values}" for keys, values in PAIRS)
         raise StartupError(

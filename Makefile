@@ -23,7 +23,7 @@ help: ## what can be made
 serve: $(RUNTIME) ## set up, then serve on http://127.0.0.1:8080 (ARGS="server.port=9000")
 	@exec $(BIN)/mlxcel $(ARGS)
 
-# Tests that start the whole program measure what others see: nothing runs beside them.
+# Some tests that start the whole program measure it (`whole`): nothing runs beside those.
 test: $(DEV) ## all tests (ARGS="tests/graph -k clamp")
 ifeq ($(ARGS),)
 	$(BIN)/python -m pytest -n 2 -m "not whole"

@@ -30,7 +30,7 @@ from tests.whole.disk_cache import (
 from tests.whole.pids import await_gone
 from tests.whole.program import Program
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 FOUND = r"prompt cache on disk: (\d+) runs of (\d+) bytes in (\S+); skipped: (.*)"
 

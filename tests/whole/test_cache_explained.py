@@ -15,7 +15,7 @@ from tests.weights.adapters import write_mlx
 from tests.whole.cache_calls import Body, Told, ask, chat, reset, stats
 from tests.whole.program import Program, serve_checkpoint
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 LONG = "some words that do not change, one after the other. " * 30
 BOTH_FORMS = pytest.mark.parametrize("stream", [False, True], ids=["json", "sse"])

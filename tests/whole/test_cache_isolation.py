@@ -15,7 +15,7 @@ from tests.whole.apart import GUESSES, PRIVATE, SECRET, WORDS, Pair
 from tests.whole.cache_calls import GENERATING, ROWS, Body, ask, chat, reset, shown, stats
 from tests.whole.program import Program, serve_checkpoint
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 EVE, BOB = {"user": "eve"}, {"user": "bob"}
 NAMES = [

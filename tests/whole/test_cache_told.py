@@ -12,7 +12,7 @@ import pytest
 from tests.tiny.checkpoint import build_tiny_checkpoint
 from tests.whole.program import Program, serve_checkpoint
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 LETTERS = {str(byte): 100.0 for byte in b"abcdefghijklmnopqrstuvwxyz"}
 """What the tiny model says is text then, and reads as the tokens it was made of."""
 WORDS = "word " * 60

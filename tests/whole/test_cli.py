@@ -11,7 +11,7 @@ import pytest
 
 from tests.whole.program import Program, text_of
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 HEAVY = {"hydra", "omegaconf", "jsonschema", "sanic", "zmq", "mlx", "mlx_lm", "numpy", "asyncio"}
 
@@ -73,7 +73,7 @@ def test_config_prints_what_a_word_has_changed() -> None:
 def test_graph_as_text_shows_worker_part_and_clamp(tiny: Path) -> None:
     out = printed("graph", "--model", str(tiny), "limits.ctx_size=999999")
     lines = [line.split() for line in out.splitlines()]
-    assert [line[0] for line in lines] == ["chat", "└─", "text", "server", "clamp"]
+    assert [line[0] for line in lines] == ["chat", "└─", "text", "server", "cache", "clamp"]
     assert lines[1][1] == "model"
     assert tiny.name in lines[1]
     assert lines[-1][1:4] == ["limits.ctx_size", "999999", "->"]

@@ -14,7 +14,7 @@ from tests.whole.apart import GUESSES, PRIVATE, SECRET, WORDS, Pair
 from tests.whole.cache_calls import GENERATING, OTHERS, Body, ask, chat, reset
 from tests.whole.program import Program, serve_checkpoint
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 NAME = "eves-own"
 EVE, BOB = {"conversation": NAME}, {"conversation": "bob"}

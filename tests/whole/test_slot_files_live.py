@@ -9,7 +9,7 @@ import pytest
 from tests.whole.program import Program, serve_checkpoint
 from tests.whole.streaming import Stream
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 NAME = {"filename": "talk.bin"}
 
 

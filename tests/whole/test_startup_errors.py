@@ -10,7 +10,7 @@ import pytest
 
 from tests.whole.program import Program, serve_checkpoint
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 PATIENCE_S = 30.0
 

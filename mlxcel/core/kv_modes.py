@@ -20,8 +20,8 @@ PAIRS = {
     ("fp16", "turbo3"): "fp16+turbo3",
     ("fp16", "turbo3-asym"): "fp16+turbo3",
 }
-"""Types of keys and of values to the mode they make; either may be written f16 too. `asym` says that
-the keys stay as they are."""
+"""Types of keys and of values to the mode they make; either may be written f16 too. `asym` says
+that the keys stay as they are."""
 TYPE_ALIASES = {"f16": PLAIN}
 SYMMETRIC = frozenset({"qwen3_5", "qwen3_5_moe", "qwen3_next"})
 """Families whose keys bear 4 bits."""

@@ -131,14 +131,18 @@ class ContextLengthExceeded(MlxcelError):
     code = "context_length_exceeded"
     status = 400
 
-    def __init__(self, prompt_tokens: int, window: int, *, is_least: bool = False) -> None:
+    def __init__(
+        self, prompt_tokens: int, window: int, *, is_least: bool = False, param: str = "messages"
+    ) -> None:
         """`is_least`: the prompt was not counted to its end."""
         count = f"at least {prompt_tokens}" if is_least else f"{prompt_tokens}"
         super().__init__(
             f"the prompt has {count} tokens, but the context window of a slot is "
-            f"{window} tokens; shorten the messages or raise limits.ctx_size",
-            param="messages",
+            f"{window} tokens; shorten the {param} or raise limits.ctx_size",
+            param=param,
         )
+        self.prompt_tokens = prompt_tokens
+        self.is_least = is_least
 
 
 class NotImplementedHere(MlxcelError):

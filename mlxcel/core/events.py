@@ -1,7 +1,9 @@
 """What happened to a request: the events a dialect turns into wire bytes.
 
-Order: Accepted (delta | ChoiceFinished)* (Finished | Failed). Each choice ends once, after all of
-its deltas; Finished comes after the last of them. Failed may come at any point, once.
+Order: Accepted PromptProgress* PromptScored* Started (delta | ChoiceFinished)*, and at the end
+Finished or Failed. Each choice ends once, after all of its deltas; Finished comes after the last of
+them. Failed may come at any point, once. Where nothing is generated there is no Started. A prompt
+that is told again is a delta: it may come before Started.
 """
 
 from dataclasses import dataclass
@@ -27,6 +29,10 @@ class FinishReason(StrEnum):
     """What the answer must look like is complete; nothing may follow."""
     LOOP = "loop"
     """The answer repeats itself: the loop guard."""
+    INDENT = "indent"
+    """A line is indented less than was asked for."""
+    TIME = "time"
+    """The time the answer may take is over."""
     TOOL_CALLS = "tool_calls"
     """The answer ends with calls of tools. Never from a worker: calls are found in the text."""
 
@@ -72,6 +78,7 @@ class Likely:
     token: str
     logprob: float
     data: bytes
+    id: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +90,59 @@ class TokenLogprobs:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """How far the prompt has been read, for requests that ask to be told."""
+
+    total: int
+    cached: int
+    """Tokens that need not be read."""
+    processed: int
+    """Those read and those cached."""
+    took_ms: float
+    """Since the first prefill."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptToken:
+    """A token of the prompt, and how likely it was there; None, and no `top`, for the first, before
+    which nothing stands."""
+
+    token: str
+    logprob: float | None
+    data: bytes
+    id: int
+    top: tuple[Likely, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptScored:
+    """For requests that ask for it: all tokens of the prompt, once for each choice."""
+
+    tokens: tuple[PromptToken, ...]
+    choice: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The first token is there: where the time so far went."""
+
+    queued_ms: float
+    prompt_ms: float
+    cached_tokens: int | None = None
+    """As in `Usage`."""
+
+
+@dataclass(frozen=True, slots=True)
 class TextDelta:
     """More answer text: never a broken UTF-8 sequence, never part of a stop match or of the
-    markup of a tool call. Empty only when it carries log-probabilities: those of tokens whose
-    text is held back or is no answer text."""
+    markup of a tool call. Empty only when it carries log-probabilities or ids: those of tokens
+    whose text is held back or is no answer text."""
 
     text: str
     choice: int = 0
     logprobs: tuple[TokenLogprobs, ...] = ()
+    ids: tuple[int, ...] = ()
+    """The tokens since the delta before, where the request asks for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +181,8 @@ class Finished:
 
     usage: Usage
     timings: Timings
+    slot: int = -1
+    """The one that served it; -1: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,4 +190,15 @@ class Failed:
     error: ErrorInfo
 
 
-Event = Accepted | TextDelta | ReasoningDelta | ToolCallDelta | ChoiceFinished | Finished | Failed
+Event = (
+    Accepted
+    | PromptProgress
+    | PromptScored
+    | Started
+    | TextDelta
+    | ReasoningDelta
+    | ToolCallDelta
+    | ChoiceFinished
+    | Finished
+    | Failed
+)

@@ -69,11 +69,16 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     mirostat: Mirostat | None = None
     dynamic_temperature: DynamicTemperature | None = None
     adaptive: AdaptiveP | None = None
+    min_keep: int = 0
+    """Candidates that no truncation goes below; 0 and 1 mean the same."""
     bias: tuple[tuple[int, float], ...] = ()
     """Added to the logits of these tokens; minus infinity bans one."""
     wide_bias: bytes = b""
     """More of the same for tens of thousands of tokens (a language): `pack_bias`."""
     seed: int = 0
+
+    def seeded(self, seed: int) -> "SamplingParams":
+        return msgspec.structs.replace(self, seed=seed)
 
     @property
     def is_greedy(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mlxcel.core.output import OutputFormat
 from mlxcel.core.sampling import AdaptiveP, DynamicTemperature, Mirostat
 from mlxcel.core.steering import LoopGuard
 
@@ -41,13 +42,47 @@ class FixedDefaults:
     top_n_sigma: float = 0.0
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
-    mirostat: Mirostat | None = None
-    dynamic_temperature: DynamicTemperature | None = None
-    adaptive: AdaptiveP | None = None
+    mirostat_version: int = 0
+    """0: off. The two values below are for requests that switch it on, too."""
+    mirostat_target: float = 5.0
+    mirostat_rate: float = 0.1
+    temperature_span: float = 0.0
+    """0: off."""
+    temperature_exponent: float = 1.0
+    names_adaptive: bool = False
+    """Adaptive-p is among the samplers."""
+    adaptive_target: float = -1.0
+    """Below 0: off, named or not."""
+    adaptive_decay: float = 0.9
     bias: tuple[tuple[int, float], ...] = ()
     ignore_eos: bool = False
     stop: tuple[str, ...] = ()
     """For requests that bring no stop strings of their own."""
+    output: OutputFormat | None = None
+    """The form of answers to requests that ask for none, on routes that take grammars."""
+    keep: int = 0
+    """Prompt tokens that a full window never forgets; -1: all."""
+
+    @property
+    def mirostat(self) -> Mirostat | None:
+        """None, like those below: off."""
+        if not self.mirostat_version:
+            return None
+        return Mirostat(
+            version=self.mirostat_version, rate=self.mirostat_rate, target=self.mirostat_target
+        )
+
+    @property
+    def dynamic_temperature(self) -> DynamicTemperature | None:
+        if self.temperature_span <= 0:
+            return None
+        return DynamicTemperature(span=self.temperature_span, exponent=self.temperature_exponent)
+
+    @property
+    def adaptive(self) -> AdaptiveP | None:
+        if not self.names_adaptive or self.adaptive_target < 0:
+            return None
+        return AdaptiveP(target=self.adaptive_target, decay=self.adaptive_decay)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,10 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
+BATCH_EDGES = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Upper bounds of the classes in `WorkerStats.batch_sizes`."""
+
+
 class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
     """Gauges and counters a worker reports with its frames. Counters start at 0 per incarnation."""
 
@@ -41,6 +45,12 @@ class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that would have been the likeliest, had their language not been banned."""
     language_fragments: int = 0
     """Those of them that are a part of a character."""
+    decode_rows: int = 0
+    """Rows over all decode steps."""
+    batch_sizes: tuple[int, ...] = ()
+    """Decode steps by their rows: at most BATCH_EDGES[i], and more than all of these."""
+    longest: int = 0
+    """Tokens of the longest row so far, prompt and answer."""
     kv_bytes: int = 0
     kv_blocks: int = 0
     """Blocks of the KV budget in use."""
@@ -63,6 +73,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What the weights are held in, with the reason: `float32 (cpu: ...)`."""
     device: str
     blas: str | None = None
+    prefill_chunk: int = 0
+    """Tokens of a prompt that are read in one step; 0: all of them."""
     keeps_snapshots: bool = False
     """What it has read is kept as whole states at exact places: to be of use, a prompt has to begin
     with all of what was read."""

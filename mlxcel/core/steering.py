@@ -27,6 +27,19 @@ class Thinking(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens inside the block; -1: no cap."""
     is_open: bool = False
     """The prompt ends inside a block."""
+    may_be_ended: bool = False
+    """`EndThinking` may come for it."""
+
+
+class Trigger(msgspec.Struct, frozen=True, kw_only=True):
+    """What wakes a constraint that sleeps: one of these tokens, or an expression (RE2) over the
+    text of the answer so far. What its first group matched, else all that it matched, is the
+    beginning of what the grammar is held to."""
+
+    tokens: tuple[int, ...] = ()
+    pattern: str = ""
+    is_full: bool = False
+    """The expression must match the whole answer so far."""
 
 
 class Constraint(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,3 +48,6 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True):
     grammar: str
     after_thinking: bool = False
     """It binds from the end of the think block, or from the start when there is none."""
+    triggers: tuple[Trigger, ...] = ()
+    """It binds from the first of these on; empty: at once. Until then the answer is free, and may
+    end."""

@@ -24,11 +24,13 @@ from mlxcel.link.channel import Channel
 from mlxcel.link.messages import (
     Ask,
     Cancel,
+    EndThinking,
     Frame,
     Question,
     Reply,
     RowFailed,
     RowFinished,
+    SetLora,
     Submit,
     ToWorker,
     Warm,
@@ -49,6 +51,7 @@ class WorkerClient:
         self._asked: dict[str, asyncio.Future[Reply]] = {}
         self._send: Send | None = None
         self._stats: WorkerStats | None = None
+        self._lora: SetLora | None = None
         self._status = WorkerStatus(name=name, state=State.LOADING)
 
     # What generation calls.
@@ -109,9 +112,20 @@ class WorkerClient:
             raise RemoteError(reply.error)
         return reply.value
 
+    def end_thinking(self, request_id: str) -> None:
+        """A no-op for a request that is not open."""
+        if request_id in self._channels and self._send is not None:
+            self._send(EndThinking(request_id))
+
     def warm(self, message: Warm) -> None:
         """For whenever the worker is idle; nothing happens when it is not there."""
         if self._send is not None and self._status.state is State.OK:
+            self._send(message)
+
+    def set_lora(self, message: SetLora) -> None:
+        """For this incarnation of the worker, and for each that follows when it is ready."""
+        self._lora = message
+        if self._send is not None:
             self._send(message)
 
     def status(self) -> WorkerStatus:
@@ -127,6 +141,8 @@ class WorkerClient:
     def connect(self, send: Send, model: ModelInfo) -> None:
         """An incarnation is ready."""
         self._send = send
+        if self._lora is not None:
+            send(self._lora)
         self.report(state=State.OK, detail="", model=model)
 
     def deliver(self, frame: Frame) -> None:

@@ -47,6 +47,13 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     lane: Lane = Lane.NORMAL
     top_logprobs: int | None = None
     """How many of the likeliest tokens are told beside each token said; None: no scores."""
+    scores_prompt: bool = False
+    """The tokens of the prompt are scored as well, with as many likeliest ones: RowPrompt. The
+    prompt is read cold, and without choices to draw (`max_tokens` 0) it is still read."""
+    is_post_sampling: bool = False
+    """Scores are those of the distribution the token was drawn from."""
+    tells_progress: bool = False
+    """RowProgress after each chunk of the prompt."""
     ignore_eos: bool = False
     loop: LoopGuard | None = None
     thinking: Thinking | None = None
@@ -56,6 +63,11 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Adapter ids and scales of this request, the others 0; None: those in force."""
     cache: CacheTag | None = None
     """None: the prompt is read cold, and nothing of it is kept."""
+    keep: int | None = None
+    """Prompt tokens that a full window never forgets, -1: all; None: what the worker's options
+    say."""
+    discard: int = 0
+    """Tokens a full window forgets at once; 0: half of those it may."""
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -101,7 +113,15 @@ class Warm(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     tag: CacheTag
 
 
-ToWorker = Submit | Cancel | SetLora | Ask | Warm | Stop
+class EndThinking(msgspec.Struct, frozen=True, tag=True):
+    """The think blocks of a request are closed: the next token of thinking is the first of the
+    marker that ends it. Without effect where nobody thinks, and where `Thinking.may_be_ended` is
+    not set."""
+
+    id: str
+
+
+ToWorker = Submit | Cancel | EndThinking | SetLora | Ask | Warm | Stop
 
 
 class RowAccepted(msgspec.Struct, frozen=True, tag=True):
@@ -112,6 +132,17 @@ class RowAccepted(msgspec.Struct, frozen=True, tag=True):
     """What is there for it now; what is used in the end comes with RowStarted."""
 
 
+class RowProgress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A prompt has been read so far: the first when prefill begins, one after each chunk."""
+
+    id: str
+    total: int
+    cached: int
+    processed: int
+    """Tokens read and tokens cached."""
+    took_ms: float
+
+
 class RowStarted(msgspec.Struct, frozen=True, tag=True):
     """The first token of the first choice is there: comes right before it, with where the time
     so far went."""
@@ -120,6 +151,14 @@ class RowStarted(msgspec.Struct, frozen=True, tag=True):
     queued_ms: float
     prompt_ms: float
     cache: CacheReport | None = None
+
+
+class RowPrompt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """How likely the tokens of a prompt were, from the second on. Before RowStarted; in several
+    parts, in order, when the prompt is long."""
+
+    id: str
+    scores: list["TokenScores"]
 
 
 class TokenScores(msgspec.Struct, frozen=True, array_like=True):
@@ -170,7 +209,17 @@ class RowFailed(msgspec.Struct, frozen=True, tag=True):
     error: ErrorInfo
 
 
-RowEvent = RowAccepted | RowStarted | RowTokens | RowPaused | RowEnded | RowFinished | RowFailed
+RowEvent = (
+    RowAccepted
+    | RowProgress
+    | RowPrompt
+    | RowStarted
+    | RowTokens
+    | RowPaused
+    | RowEnded
+    | RowFinished
+    | RowFailed
+)
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ Progress = Callable[[str, float | None], None]
 
 class Worker(ABC):
     """Base of all workers. One thread or process calls every method, in this order:
-    `__init__`, `setup` once, `tick` over and over, `close` once."""
+    `__init__`, `setup` once, `take` and `tick` over and over, `close` once."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
@@ -24,6 +24,11 @@ class Worker(ABC):
     @abstractmethod
     def setup(self, parts: Mapping[str, Any], progress: Progress) -> ModelInfo:
         """Take the parts that were built for this worker, by port name, and become ready."""
+
+    @abstractmethod
+    def take(self, inbox: list[ToWorker]) -> Frame | None:
+        """Take the messages, without doing what they ask for. Returns what can be said of them
+        at once: that a request is in the queue, or why not. It leaves before the work begins."""
 
     @abstractmethod
     def tick(self, inbox: list[ToWorker]) -> tuple[Frame | None, float | None]:

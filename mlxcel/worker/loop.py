@@ -91,7 +91,9 @@ def explain(error: Exception) -> ErrorInfo:
 def _turn(worker: Worker, inbox: list[ToWorker], send: Send, pulse: Pulse) -> float | None:
     pulse.begin()
     try:
-        frame, sleep_s = worker.tick(inbox)
+        if inbox and (early := worker.take(inbox)) is not None:
+            send(early)
+        frame, sleep_s = worker.tick([])
     finally:
         pulse.end()
     if frame is not None:

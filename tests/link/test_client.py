@@ -18,6 +18,7 @@ from mlxcel.link.messages import (
     RowFailed,
     RowFinished,
     RowTokens,
+    SetLora,
     Submit,
     ToWorker,
 )
@@ -164,3 +165,22 @@ def test_cancelling_one_choice_leaves_the_channel_open(submit: Submitter) -> Non
     assert read(channel) == [RowAccepted("a"), finished("a")]
     client.cancel("a", 0)
     assert len(sent) == 2
+
+
+def test_adapter_scales_are_told_again_to_each_incarnation() -> None:
+    sent: list[ToWorker] = []
+    client = connected(sent)
+    client.set_lora(SetLora(((0, 0.5),)))
+    client.set_lora(SetLora(((0, 0.0),)))
+    assert sent == [SetLora(((0, 0.5),)), SetLora(((0, 0.0),))]
+    client.lost("killed")
+    client.connect(lambda message: sent.append(message) is None, MODEL)
+    assert sent[2:] == [SetLora(((0, 0.0),))]
+
+
+def test_adapter_scales_set_while_the_worker_loads_are_told_when_it_is_ready() -> None:
+    sent: list[ToWorker] = []
+    client = WorkerClient("chat", max_queue_depth=1)
+    client.set_lora(SetLora(((0, 0.5),)))
+    client.connect(lambda message: sent.append(message) is None, MODEL)
+    assert sent == [SetLora(((0, 0.5),))]

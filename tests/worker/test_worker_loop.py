@@ -47,6 +47,7 @@ class Counting(Worker):
         self.fails = fails
         self.ticks = 0
         self.closed = 0
+        self.taken: list[ToWorker] = []
 
     def setup(self, parts: Mapping[str, Any], progress: Progress) -> ModelInfo:
         progress("counting to ten", 0.1)
@@ -54,11 +55,15 @@ class Counting(Worker):
             raise self.setup_error
         return MODEL
 
+    def take(self, inbox: list[ToWorker]) -> Frame | None:
+        self.taken = inbox
+        return None
+
     def tick(self, inbox: list[ToWorker]) -> tuple[Frame | None, float | None]:
         self.ticks += 1
         if self.fails and self.ticks == 3:
             raise ValueError("three")
-        return Frame([], WorkerStats(waiting=len(inbox))), 0.25
+        return Frame([], WorkerStats(waiting=len(self.taken))), 0.25
 
     def close(self) -> None:
         self.closed += 1

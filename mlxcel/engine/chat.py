@@ -42,6 +42,7 @@ from mlxcel.engine.warming import Warming
 from mlxcel.link.messages import (
     Ask,
     Cancel,
+    EndThinking,
     Frame,
     RowAccepted,
     RowFailed,
@@ -97,9 +98,15 @@ class ChatWorker(Worker):
             weights_bytes=model.weights_bytes,
             precision=model.precision,
             device=str(model.backend),
+            prefill_chunk=self._chunk(model.backend),
             blas=blas.loaded() if model.backend is Backend.CPU else None,
             keeps_snapshots=self._keeps_snapshots,
         )
+
+    def take(self, inbox: list[ToWorker]) -> Frame | None:
+        for message in inbox:
+            self._take(message)
+        return self._frame()
 
     def tick(self, inbox: list[ToWorker]) -> tuple[Frame | None, float | None]:
         for message in inbox:
@@ -187,7 +194,9 @@ class ChatWorker(Worker):
             clear_interval=CLEAR_INTERVAL[model.backend] if interval is None else interval,
             keep=self._cache.keep_row,
         )
-        prefiller = Prefiller(model.network, chunk=chunk, plan=plan, lora=self._lora)
+        prefiller = Prefiller(
+            model.network, chunk=chunk, plan=plan, lora=self._lora, vocab=model.vocab_size
+        )
         self._scheduler = Scheduler(
             self._rules(model, chunk, window),
             prefiller=prefiller,
@@ -241,6 +250,8 @@ class ChatWorker(Worker):
                     self._compiling.cancel(name)
                     self._fetching.cancel(name)
                 self._scheduler.cancel(name, choice)
+            case EndThinking(id=name):
+                self._scheduler.end_thinking(name)
             case SetLora(scales=scales):
                 self._lora.set(scales)
             case Ask():

@@ -224,15 +224,19 @@ class Decoder:
         return _Flight(drawn, list(self.rows), closing, has_first, likeliest)
 
     def _count(self) -> None:
-        self._report.decode_steps += 1
+        self._report.stepped(len(self.rows))
         if self._clear_interval and self._report.decode_steps % self._clear_interval == 0:
             mx.clear_cache()
 
     def _draw(self, logits: mx.array, forced: list[int], allowed: mx.array | None) -> Drawn:
         if self._sampler is None:
-            asked = [row.request.submit.top_logprobs for row in self.rows]
-            params = [row.sampling for row in self.rows]
-            self._sampler = BatchSampler(params, logits.shape[-1], top_logprobs=asked)
+            submits = [row.request.submit for row in self.rows]
+            self._sampler = BatchSampler(
+                [row.sampling for row in self.rows],
+                logits.shape[-1],
+                top_logprobs=[submit.top_logprobs for submit in submits],
+                post_sampling=[submit.is_post_sampling for submit in submits],
+            )
         positions = [row.started for row in self.rows]
         fixed = mx.array(forced) if max(forced) > NOT_FORCED else None
         drawn = self._sampler(
@@ -240,8 +244,7 @@ class Decoder:
         )
         self._history.push(drawn.tokens)
         self._state.take(drawn.state)
-        told = drawn.scores
-        scores = [] if told is None else [told.said, told.ids, told.values]
+        scores = [part for told in drawn.scores for part in (told.said, told.ids, told.values)]
         # The KV written in this step is evaluated with the tokens that depend on it.
         mx.async_eval(drawn.tokens, self._history.tokens, self._state.values, *scores)
         return drawn

@@ -64,6 +64,7 @@ class Delivery:
         row.output.append(said.token)
         row.request.produced += 1
         self._report.decode_tokens += 1
+        self._report.saw(len(row.request.prompt) + len(row.output))
         scores = None if said.scores is None else [said.scores]
         self._report.say(
             RowTokens(

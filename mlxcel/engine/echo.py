@@ -1,10 +1,10 @@
-"""A scripted engine without weights: it repeats the user, says its lines, breaks on demand.
+"""A scripted engine without weights: it repeats what it is told, says its lines, breaks on demand.
 
 For the tests of client authors and for our own. It obeys the same messages, bounds and order
 of checks as the real engine; it has no arrays and no sampling.
 
-A script is said as it stands: constraints, thinking budgets, the loop guard and `ignore_eos` do
-not bind it. On a command line a backslash and an n are those two characters, not a line end.
+A script is said as it stands: constraints, thinking and its end, the loop guard and `ignore_eos`
+do not bind it. On a command line a backslash and an n are those two characters, not a line end.
 """
 
 import os
@@ -27,7 +27,7 @@ from mlxcel.core.events import FinishReason, Timings, Usage
 from mlxcel.core.status import ModelInfo
 from mlxcel.core.window import effective_window, slot_count, slot_share
 from mlxcel.engine.cache.counters import disabled_body, reset_body
-from mlxcel.engine.echo_script import Fault, FaultKind, Script, last_user_message
+from mlxcel.engine.echo_script import Fault, FaultKind, Script, heard
 from mlxcel.engine.report import Report
 from mlxcel.link.messages import (
     Ask,
@@ -39,6 +39,8 @@ from mlxcel.link.messages import (
     RowEnded,
     RowFailed,
     RowFinished,
+    RowProgress,
+    RowPrompt,
     RowStarted,
     RowTokens,
     Submit,
@@ -61,7 +63,9 @@ class Row:
     """One request; mutable, touched by the tick alone. Its choices say the same, in step."""
 
     id: str
-    prompt_tokens: int
+    prompt: tuple[int, ...]
+    scores_prompt: bool
+    tells_progress: bool
     max_tokens: int
     choices: int
     top_logprobs: int | None
@@ -73,6 +77,10 @@ class Row:
     last_at: float = 0.0
     due_at: float = 0.0
     said: int = 0
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt) + self.said
 
 
 class EchoWorker(Worker):
@@ -107,6 +115,11 @@ class EchoWorker(Worker):
             device="cpu",
         )
 
+    def take(self, inbox: list[ToWorker]) -> Frame | None:
+        for message in inbox:
+            self._take(message)
+        return self._frame()
+
     def tick(self, inbox: list[ToWorker]) -> tuple[Frame | None, float | None]:
         for message in inbox:
             self._take(message)
@@ -138,22 +151,24 @@ class EchoWorker(Worker):
             self._wait(self._row(submit, tokens))
 
     def _wait(self, row: Row) -> None:
-        if row.max_tokens > 0:
+        if row.max_tokens > 0 or row.scores_prompt:
             self._waiting.append(row)
         else:
             row.started_at = row.last_at = row.arrived_at
             self._end(row, FinishReason.LENGTH)
 
     def _row(self, submit: Submit, tokens: tuple[int, ...]) -> Row:
-        user = last_user_message(tokens)
+        told = heard(tokens)
         return Row(
             id=submit.id,
-            prompt_tokens=len(tokens),
+            prompt=tokens,
+            scores_prompt=submit.scores_prompt,
+            tells_progress=submit.tells_progress,
             max_tokens=submit.max_tokens,
             choices=submit.choices,
             top_logprobs=submit.top_logprobs,
-            reply=self._script.reply(user).encode(),
-            fault=self._script.fault(user),
+            reply=self._script.reply(told).encode(),
+            fault=self._script.fault(told),
             arrived_at=self._clock(),
         )
 
@@ -164,12 +179,30 @@ class EchoWorker(Worker):
             row.due_at = row.started_at + self._delay_s
             self._rows[row.id] = row
             self._report.started += 1
-            self._report.prompt_tokens += row.prompt_tokens
+            self._report.prompt_tokens += len(row.prompt)
+            self._report.saw(row.length)
+            self._hear(row)
+
+    def _hear(self, row: Row) -> None:
+        """Reading a prompt takes no time at all."""
+        total = len(row.prompt)
+        if row.tells_progress:
+            for processed in (0, total):
+                self._report.say(
+                    RowProgress(id=row.id, total=total, cached=0, processed=processed, took_ms=0.0)
+                )
+        if row.scores_prompt and total > 1:
+            most = 0 if row.top_logprobs is None else row.top_logprobs
+            scores = [_certain(token, most) for token in row.prompt[1:]]
+            self._report.say(RowPrompt(id=row.id, scores=scores))
+        if row.max_tokens <= 0:
+            self._finish(row, FinishReason.LENGTH)
 
     def _speak(self) -> None:
         now = self._clock()
         due = [row for row in self._rows.values() if row.due_at <= now]
-        self._report.decode_steps += bool(due)
+        if due:
+            self._report.stepped(len(due))
         for row in due:
             self._advance(row, now)
 
@@ -189,11 +222,12 @@ class EchoWorker(Worker):
             self._report.say(RowTokens(id=row.id, ids=[token], choice=choice, scores=scores))
         self._report.decode_tokens += row.choices
         row.said += 1
+        self._report.saw(row.length)
         row.last_at = now
         row.due_at = now + self._delay_s
         if row.said >= row.max_tokens:
             self._finish(row, FinishReason.LENGTH)
-        elif row.prompt_tokens + row.said + 1 >= self._window:
+        elif row.length + 1 >= self._window:
             self._finish(row, FinishReason.CONTEXT)
 
     def _began(self, row: Row, now: float) -> RowStarted:
@@ -229,7 +263,7 @@ class EchoWorker(Worker):
             decode_ms=(row.last_at - first_at) * 1000,
         )
         said = row.said * row.choices
-        usage = Usage(prompt_tokens=row.prompt_tokens, completion_tokens=said)
+        usage = Usage(prompt_tokens=len(row.prompt), completion_tokens=said)
         self._report.say(RowFinished(row.id, usage, timings))
 
     def _fail(self, request_id: str, error: MlxcelError) -> None:

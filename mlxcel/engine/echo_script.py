@@ -1,16 +1,20 @@
-"""What the echo engine says and when it breaks, by regular expressions on the last user message.
+"""What the echo engine says and when it breaks, by regular expressions on the last user message,
+or on the text it is to go on with.
 
 Pure: knows token ids and bytes, nothing of rows or time.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from typing import Any, Self
 
-from mlxcel.core.byte_vocab import BYTES, USER
+from mlxcel.core.byte_vocab import ASSISTANT, BYTES, END, SYSTEM, TOOL, USER
 from mlxcel.core.errors import StartupError
+
+TURNS = frozenset({SYSTEM, USER, ASSISTANT, TOOL, END})
 
 
 class FaultKind(StrEnum):
@@ -61,17 +65,23 @@ class Script:
         return next((fault for fault in self.faults if fault.when.search(user)), None)
 
 
+def heard(tokens: Sequence[int]) -> str:
+    """The last user message of a chat; of tokens without any turn the whole text."""
+    if not TURNS.isdisjoint(tokens):
+        return last_user_message(tokens)
+    return _text(token for token in tokens if token < BYTES)
+
+
 def last_user_message(tokens: Sequence[int]) -> str:
     """The bytes between the last user marker and the marker after it; "" without one."""
     start = next((at for at in range(len(tokens) - 1, -1, -1) if tokens[at] == USER), None)
     if start is None:
         return ""
-    said = bytearray()
-    for token in tokens[start + 1 :]:
-        if token >= BYTES:
-            break
-        said.append(token)
-    return said.decode("utf-8", errors="replace")
+    return _text(takewhile(lambda token: token < BYTES, tokens[start + 1 :]))
+
+
+def _text(data: Iterable[int]) -> str:
+    return bytes(data).decode("utf-8", errors="replace")
 
 
 def _compiled(pattern: str, key: str) -> re.Pattern[str]:

@@ -3,6 +3,8 @@
 import time
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from mlxcel.core.errors import KvBudgetExceeded
 from mlxcel.engine.constraint.matcher import Matcher
 from mlxcel.engine.lora import LoraScales
@@ -30,6 +32,8 @@ class Intake:
     def read(self, submit: Submit) -> Request:
         """Raises what refuses the request before anything was computed for it."""
         self.lora.check(submit.lora)
+        if submit.scores_prompt:  # every place of it must be read; so it needs no cache
+            submit = replace(submit, cache=None)
         request = request_from(
             submit,
             window=self.window,
@@ -69,4 +73,10 @@ def prompt_of(request: Request, matchers: list[Matcher]) -> Prompt:
             )
             for choice in range(submit.choices)
         ]
-    return Prompt(request=request, tokens=request.prompt, rows=sequences_of(request, steerings))
+    return Prompt(
+        request=request,
+        tokens=request.prompt,
+        rows=sequences_of(request, steerings),
+        is_scored=submit.scores_prompt,
+        tells_progress=submit.tells_progress,
+    )

@@ -1,12 +1,14 @@
 """A prompt on its way into KV, and the rows that will decode from it."""
 
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
 from mlxcel.core.request import Lane
 from mlxcel.engine.kv.prefilled import Prefilled
-from mlxcel.engine.request import Request
+from mlxcel.engine.request import Request, cached_tokens
 from mlxcel.engine.sequence import Sequence
+from mlxcel.link.messages import RowProgress
 
 
 class Reading(Protocol):
@@ -38,6 +40,11 @@ class Prompt:
     """The prompt's row in `kv`."""
     stop: int = 0
     """A place at which prefill stops once, so that the state there can be kept; 0: none."""
+    is_scored: bool = False
+    """RowPrompt tells how likely its tokens are. As `tells_progress`, not of one that is read
+    again."""
+    tells_progress: bool = False
+    """RowProgress tells how far it is."""
 
     @property
     def lane(self) -> Lane:
@@ -55,3 +62,15 @@ class Prompt:
     def is_ready(self) -> bool:
         """All of it is in the KV; the rows may join."""
         return self.kv is not None and self.computed >= len(self.tokens) - 1
+
+    def progress(self, processed: int) -> RowProgress:
+        """Of a prompt that has begun to be read."""
+        request = self.request
+        cached = cached_tokens(request.cache)
+        return RowProgress(
+            id=request.id,
+            total=len(self.tokens),
+            cached=0 if cached is None else cached,
+            processed=processed,
+            took_ms=(time.monotonic() - request.first_prefill_s) * 1e3,
+        )

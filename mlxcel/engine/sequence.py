@@ -94,6 +94,11 @@ class Sequence:
         """The next draw depends on tokens that were said: no step may run ahead."""
         return self.steering is not None and self.steering.needs_tokens
 
+    def end_thinking(self) -> None:
+        """The token in flight, where there is one, is still thought."""
+        if self.steering is not None:
+            self.steering.end_thinking(is_flying=self.started > len(self.output))
+
     def is_end(self, token: int) -> bool:
         submit = self.request.submit
         return not submit.ignore_eos and token in submit.eos_ids

@@ -2,8 +2,11 @@
 
 Pure host logic over token ids, one object a choice; it lives as long as the choice does, so a
 preempted row goes on where it was. Knows nothing of batches, logits or text.
+
+A constraint with triggers sleeps: the row is free until one of them is heard.
 """
 
+import logging
 from collections.abc import Sequence
 from enum import Enum, auto
 
@@ -12,6 +15,8 @@ from numpy.typing import NDArray
 
 from mlxcel.core.steering import Thinking
 from mlxcel.engine.constraint.matcher import Matcher
+
+log = logging.getLogger(__name__)
 
 
 class Phase(Enum):
@@ -33,15 +38,20 @@ class Steering:
         after_thinking: bool,
         eos_ids: tuple[int, ...],
     ) -> None:
-        if matcher is not None and not after_thinking:
+        is_asleep = matcher is not None and matcher.waker is not None
+        if matcher is not None and not after_thinking and not is_asleep:
             thinking = None  # the constraint has the first word: there is no block to watch
         self._thinking = thinking
-        self._matcher = matcher
+        self._matcher = None if is_asleep else matcher
+        self._sleeper = matcher if is_asleep else None
+        self._hears_thinking = not after_thinking
         self._eos_ids = eos_ids
         self._phase = _first_phase(thinking)
         self._inside = 0
         self._forced: list[int] = []
         self._is_closing = False
+        self._is_ended = False
+        """The block is to be closed once the token in flight is read."""
         self._opened = 0
         self._tail: tuple[int, ...] = ()
         if self._phase is Phase.INSIDE:
@@ -51,7 +61,8 @@ class Steering:
     def needs_tokens(self) -> bool:
         """Whether the draw after the next token depends on what that token is. False: a step may
         be started while one token is unread."""
-        if self._matcher is not None or self._forced:
+        is_held = self._matcher is not None or self._sleeper is not None
+        if is_held or self._forced or self._is_ended:
             return True
         if self._thinking is None or self._phase is Phase.CLOSED or self._thinking.budget < 0:
             return False
@@ -90,8 +101,21 @@ class Steering:
             return _with(words, self._thinking.open_ids[0])
         return words
 
+    def end_thinking(self, *, is_flying: bool) -> None:
+        """Closes the think block, as a budget would that is used up now. Without effect outside of
+        one, and where nothing was said of it beforehand. `is_flying`: a token that was drawn has
+        not been read; it is the last of the block."""
+        may_be_ended = self._thinking is not None and self._thinking.may_be_ended
+        if not may_be_ended or self._phase is not Phase.INSIDE or self._is_closing:
+            return
+        if is_flying:
+            self._is_ended = True
+        else:
+            self._close()
+
     def accept(self, token: int) -> None:
         """Takes the token that was said."""
+        was = self._phase
         was_forced = bool(self._forced)
         if was_forced:
             self._forced.pop(0)
@@ -102,6 +126,25 @@ class Steering:
                 self._in_the_block(token, is_free=not was_forced)
             case Phase.CLOSED if self._matcher is not None:
                 self._matcher.accept(token)
+        if self._sleeper is not None:
+            self._listen(token, self._sleeper, is_thought=Phase.INSIDE in (was, self._phase))
+
+    def _listen(self, token: int, sleeper: Matcher, *, is_thought: bool) -> None:
+        assert sleeper.waker is not None
+        if is_thought and not self._hears_thinking:
+            sleeper.waker.restart()
+            return
+        beginning = sleeper.waker.hear(token)
+        if beginning is None:
+            return
+        self._sleeper = None
+        if not sleeper.begin(beginning):
+            log.warning("a lazy grammar was broken when its trigger came: the answer stays free")
+            return
+        self._matcher = sleeper
+        self._phase = Phase.CLOSED  # the constraint has the word from here on
+        self._forced = []
+        self._is_closing = self._is_ended = False
 
     def _before_the_block(self, token: int) -> None:
         assert self._thinking is not None
@@ -128,7 +171,7 @@ class Steering:
         assert self._thinking is not None
         if self._has_said(token, self._thinking.close_ids) and (is_free or not self._forced):
             self._phase = Phase.CLOSED
-            self._is_closing = False
+            self._is_closing = self._is_ended = False
         elif is_free:
             self._inside += 1
             self._close_at_budget()
@@ -139,15 +182,19 @@ class Steering:
         self._close_at_budget()
 
     def _close_at_budget(self) -> None:
+        assert self._thinking is not None
+        if self._is_ended or 0 <= self._thinking.budget <= self._inside:
+            self._close()
+
+    def _close(self) -> None:
         thinking = self._thinking
         assert thinking is not None
-        if not 0 <= thinking.budget <= self._inside:
-            return
         begun = _overlap(self._tail, thinking.close_ids)
         # A marker that is half said is finished; a message inside it would break it.
         message = () if begun else thinking.message_ids
         self._forced = [*message, *thinking.close_ids[begun:]]
         self._is_closing = True
+        self._is_ended = False
 
     def _has_said(self, token: int, marker: tuple[int, ...]) -> bool:
         """Adds the token; whether the marker has just been completed."""

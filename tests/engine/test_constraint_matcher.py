@@ -100,6 +100,24 @@ def test_a_token_that_cannot_follow_fails_its_row(
         matcher.allowed()
 
 
+def test_a_place_with_too_many_ways_on_is_the_grammars_fault(compiler: Compiler) -> None:
+    # Character by character, as GBNF becomes it: all alternatives run beside each other.
+    ways = " | ".join(f'"a" "{n}" "b"' for n in range(3000))
+    matcher = lark(compiler, f"start: {ways}")
+    with pytest.raises(BadRequest, match=r"3000 ways at one place .* at most 2000"):
+        matcher.accept(ord("a"))
+
+
+def test_a_grammar_that_holds_up_everybody_ends_its_row(compiler: Compiler) -> None:
+    matcher = lark(compiler, "start: /[ab]*/")
+    matcher.took(0.09)
+    matcher.took(0.9)
+    matcher.allowed()
+    matcher.took(0.2)
+    with pytest.raises(BadRequest, match="takes too long to follow"):
+        matcher.allowed()
+
+
 def test_each_answer_has_a_state_of_its_own(compiler: Compiler) -> None:
     first, second = (lark(compiler, "start: /ab/") for _ in range(2))
     say(first, b"a")

@@ -12,7 +12,7 @@ import pytest
 
 from mlxcel.core.byte_vocab import END, EOS, VOCAB_SIZE
 from mlxcel.core.errors import BadField
-from mlxcel.core.request import OutputFormat, OutputKind
+from mlxcel.core.output import OutputFormat, OutputKind
 from mlxcel.core.steering import Constraint
 from mlxcel.engine.constraint.compile import Compiler
 from mlxcel.engine.constraint.matcher import Matcher

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mlxcel.core.cache import CacheTag
 from mlxcel.core.events import FinishReason
 from mlxcel.core.request import Lane
-from mlxcel.engine.schedule.shift import ShiftRules
+from mlxcel.engine.schedule.shift import LEAST_SHARE, ShiftRules
 from mlxcel.link.messages import Ask, Cancel, Question, RowFinished, RowPaused
 from tests.engine.cache.warm_rows import TAG, assert_cold, reused, stats, until
 from tests.engine.driver import Driver, submit
@@ -29,7 +29,7 @@ def shifting(tiny: Path, keep: int = 4, *, window: int = WINDOW, **options: Any)
     return Driver(tiny, ctx_size=ctx_size, cache=cache, **slots)
 
 
-def expected(tiny: Path, prompt: list[int], length: int, keep: int) -> list[int]:
+def expected(tiny: Path, prompt: list[int], length: int, keep: int, discard: int = 0) -> list[int]:
     """Read anew each time the window is full, by requests of their own."""
     driver, context = Driver(tiny), list(prompt)
     told: list[int] = []
@@ -39,7 +39,9 @@ def expected(tiny: Path, prompt: list[int], length: int, keep: int) -> list[int]
         told += said
         context += said
         kept = len(prompt) if keep < 0 else keep
-        context = [*context[:kept], *context[kept + (len(context) - kept) // 2 :]]
+        asked = discard if discard else (len(context) - kept) // 2
+        gone = min(max(asked, WINDOW // LEAST_SHARE), len(context) - kept - 1)
+        context = [*context[:kept], *context[kept + gone :]]
     return told
 
 
@@ -73,10 +75,40 @@ def test_newer_half_behind_what_is_kept_stays(
     assert found == (None if left is None else tuple(left))
 
 
-@given(keep=st.integers(-1, 80), tokens=st.integers(1, 80), prompt=st.integers(1, 80))
-def test_what_is_left_is_shorter_and_ends_alike(keep: int, tokens: int, prompt: int) -> None:
+@pytest.mark.parametrize(
+    ("keep", "discard", "left"),
+    [
+        pytest.param(None, 0, [0, 1, 6, 7, 8, 9], id="the-servers"),
+        pytest.param(0, 0, [5, 6, 7, 8, 9], id="none-kept"),
+        pytest.param(-1, 0, [0, 1, 2, 3, 7, 8, 9], id="prompt-kept"),
+        pytest.param(None, 3, [0, 1, 5, 6, 7, 8, 9], id="three-gone"),
+        pytest.param(3, 1, [0, 1, 2, 4, 5, 6, 7, 8, 9], id="both"),
+        pytest.param(3, 6, [0, 1, 2, 9], id="all-but-the-last-gone"),
+        pytest.param(3, 99, [0, 1, 2, 9], id="more-than-there-is"),
+        pytest.param(9, 1, None, id="only-the-last-could-go"),
+    ],
+)
+def test_what_a_request_wants_goes_before_the_servers(
+    keep: int | None, discard: int, left: list[int] | None
+) -> None:
+    rules = ShiftRules(window=32, keep=2)
+    found = rules.left_of(tuple(range(10)), 4, keep=keep, discard=discard)
+    assert found == (None if left is None else tuple(left))
+
+
+@given(
+    keep=st.integers(-1, 80),
+    tokens=st.integers(1, 80),
+    prompt=st.integers(1, 80),
+    own=st.none() | st.integers(-1, 80),
+    discard=st.integers(0, 80),
+)
+def test_what_is_left_is_shorter_and_ends_alike(
+    keep: int, tokens: int, prompt: int, own: int | None, discard: int
+) -> None:
     all_of_it = tuple(range(tokens))
-    left = ShiftRules(window=80, keep=keep).left_of(all_of_it, min(prompt, tokens))
+    rules = ShiftRules(window=80, keep=keep)
+    left = rules.left_of(all_of_it, min(prompt, tokens), keep=own, discard=discard)
     if left is not None:
         assert len(left) < tokens
         assert left[-1] == tokens - 1
@@ -97,6 +129,40 @@ def test_row_says_what_one_says_that_reads_what_is_left(
     assert driver.reason("one") is FinishReason.LENGTH
     assert driver.finish("one").usage.completion_tokens == 140
     assert driver.stats.kv_blocks == 0
+
+
+def test_rows_of_a_batch_forget_each_as_it_wants(tiny: Path) -> None:
+    driver = shifting(tiny, keep=4)
+    wanted = [(None, 0), (-1, 0), (0, 20), (10, 50)]
+    driver.run(
+        *(
+            submit(f"r{n}", PROMPT[n:], 140, keep=keep, discard=discard)
+            for n, (keep, discard) in enumerate(wanted)
+        )
+    )
+    for n, (keep, discard) in enumerate(wanted):
+        kept = 4 if keep is None else keep
+        assert driver.tokens(f"r{n}") == expected(tiny, PROMPT[n:], 140, kept, discard)
+
+
+def test_no_window_is_read_anew_for_every_token() -> None:
+    rules = ShiftRules(window=4096, keep=0)
+    left = rules.left_of(tuple(range(4095)), 10, discard=1)
+    assert left is not None
+    assert len(left) == 4095 - 64
+
+
+def test_window_that_may_forget_one_token_at_a_time_goes_on(tiny: Path) -> None:
+    driver = shifting(tiny, parallel=1)
+    driver.run(submit("one", PROMPT, 80, discard=1))
+    assert driver.tokens("one") == expected(tiny, PROMPT, 80, 4, 1)
+
+
+def test_without_shift_nothing_is_forgotten_whatever_is_wanted(tiny: Path) -> None:
+    driver = Driver(tiny, ctx_size=4 * WINDOW)
+    driver.run(submit("one", PROMPT, 200, keep=5, discard=5))
+    assert driver.reason("one") is FinishReason.CONTEXT
+    assert len(driver.tokens("one")) == WINDOW - len(PROMPT) - 1
 
 
 def test_rows_shift_each_in_its_own_time(tiny: Path) -> None:

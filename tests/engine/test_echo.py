@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from mlxcel.core.byte_vocab import ASSISTANT, BOS, END, SYSTEM, USER
+from mlxcel.core.byte_vocab import ASSISTANT, BOS, END, EOS, SYSTEM, USER
 from mlxcel.core.errors import StartupError
 from mlxcel.core.events import FinishReason
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.echo import EchoWorker
-from mlxcel.engine.echo_script import last_user_message
+from mlxcel.engine.echo_script import heard, last_user_message
 from mlxcel.link.messages import (
     Ask,
     Cancel,
+    EndThinking,
     Frame,
     Question,
     RowAccepted,
@@ -22,6 +23,9 @@ from mlxcel.link.messages import (
     RowEvent,
     RowFailed,
     RowFinished,
+    RowProgress,
+    RowPrompt,
+    RowStarted,
     RowTokens,
     Submit,
     TokenScores,
@@ -104,6 +108,21 @@ def ending(events: Sequence[RowEvent], request_id: str = "a") -> FinishReason | 
 )
 def test_the_last_user_message_is_found(tokens: list[int], text: str) -> None:
     assert last_user_message(tokens) == text
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        pytest.param([*b"no marker"], "no marker", id="text"),
+        pytest.param([BOS, *"é€".encode()], "é€", id="text-behind-its-beginning"),
+        pytest.param([*b"a", EOS, 263, *b"b"], "ab", id="tokens"),
+        pytest.param([], "", id="nothing"),
+        pytest.param([*b"a", USER, *b"b", END, ASSISTANT, *b"c"], "b", id="chat"),
+        pytest.param([BOS, SYSTEM, *b"s", END, ASSISTANT], "", id="chat-without-a-user"),
+    ],
+)
+def test_a_text_is_heard_whole_and_of_a_chat_the_last_message(tokens: list[int], text: str) -> None:
+    assert heard(tokens) == text
 
 
 def test_without_a_script_the_message_comes_back_byte_by_byte() -> None:
@@ -254,6 +273,51 @@ def test_a_script_is_certain_of_its_tokens() -> None:
     events = Bench().run(submit("a", "\x01", top_logprobs=3))
     (told,) = [e.scores for e in events if isinstance(e, RowTokens)]
     assert told == [TokenScores(0.0, [(1, 0.0), (0, -100.0), (2, -100.0)])]
+
+
+def test_a_script_is_certain_of_its_prompt_before_it_speaks() -> None:
+    events = Bench().run(
+        submit("a", "h", top_logprobs=1, scores_prompt=True, tells_progress=True, max_tokens=1)
+    )
+    kinds = [type(event) for event in events[:5]]
+    assert kinds == [RowAccepted, RowProgress, RowProgress, RowPrompt, RowStarted]
+    told = [(e.total, e.cached, e.processed) for e in events if isinstance(e, RowProgress)]
+    assert told == [(4, 0, 0), (4, 0, 4)]
+    (scores,) = [e.scores for e in events if isinstance(e, RowPrompt)]
+    assert scores == [TokenScores(0.0, [(token, 0.0)]) for token in (ord("h"), END, ASSISTANT)]
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_prompt_that_is_only_scored_is_heard_and_nothing_said(slots: int) -> None:
+    bench = Bench(scheduler={"parallel": slots, "max_batch_size": None, "no_batch": False})
+    bench.tick(submit("busy", "xy"))
+    events = bench.run(submit("a", "hi", scores_prompt=True, max_tokens=0, choices=2))
+    own = [event for event in events if event.id == "a"]
+    kinds = [type(event) for event in own]
+    assert kinds == [RowAccepted, RowPrompt, RowEnded, RowEnded, RowFinished]
+    assert [e.reason for e in own if isinstance(e, RowEnded)] == [FinishReason.LENGTH] * 2
+    (told,) = [e.scores for e in own if isinstance(e, RowPrompt)]
+    assert told == [TokenScores(0.0, [])] * 4
+    assert said(events, "busy") == "y"
+
+
+def test_a_script_does_not_think() -> None:
+    bench = Bench()
+    events = bench.tick(submit("a", "xy"))
+    events += bench.run(EndThinking("a"), EndThinking("unknown"))
+    assert said(events) == "xy"
+
+
+def test_steps_are_counted_by_their_rows() -> None:
+    bench = Bench(window=16)
+    bench.tick(submit("a", "xy"), submit("b", "xyz"))
+    bench.tick()
+    bench.run()
+    assert bench.frame is not None
+    stats = bench.frame.stats
+    # Two of two rows, one at whose beginning the shorter one ends, one at which the other does.
+    assert (stats.decode_steps, stats.decode_rows, stats.longest) == (4, 7, 9)
+    assert stats.batch_sizes == (1, 3, 0, 0, 0, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("question", list(Question))

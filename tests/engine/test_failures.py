@@ -133,6 +133,16 @@ def test_row_whose_output_is_not_a_number_fails_alone(
     assert_all_is_well(driver, poisoned, *good)
 
 
+def test_scored_prompt_whose_output_is_not_a_number_fails_alone(poisoned: Path) -> None:
+    good = [submit(f"g{i}", prompt(10 + 3 * i, i), 12) for i in range(3)]
+    driver = Driver(poisoned)
+    bad = [*prompt(20), POISON, 1, 2]
+    driver.run(*good[:2], submit("bad", bad, 0, scores_prompt=True, top_logprobs=2), good[2])
+    unscored = "no token of the prompt can be scored: the model's output is not a number"
+    assert_failed(driver, "bad", message=f"Generation error: {unscored}")
+    assert_all_is_well(driver, poisoned, *good)
+
+
 def test_prompt_whose_output_is_not_a_number_fails_alone_in_a_cohort(poisoned: Path) -> None:
     good = [submit(f"g{i}", prompt(10 + 3 * i, i), 12) for i in range(3)]
     driver = Driver(poisoned)
@@ -338,7 +348,7 @@ def test_close_in_the_middle_of_a_mixed_prompt_leaves_nothing(halfway: Driver) -
 def _failing_prefill(driver: Driver, moment: str) -> Iterator[None]:
     """The next one: as it is begun, or as it is waited for, where MLX tells what went wrong on
     the device."""
-    prefiller = driver.worker._scheduler._prefiller
+    prefiller = driver.worker._scheduler._reader._prefiller
     real = getattr(prefiller, moment)
     calls = []
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from mlxcel.core.cache import CacheTag
 from mlxcel.core.request import Lane
 from mlxcel.core.sampling import AdaptiveP, Dry, DynamicTemperature, Mirostat
 from mlxcel.core.steering import Constraint, LoopGuard, Thinking
-from mlxcel.link.messages import Cancel, Submit
+from mlxcel.link.messages import Cancel, RowPrompt, Submit, unpack_tokens
 from tests.engine.driver import Driver, submit
 
 WARM: dict[str, Any] = {"conversations": {"enabled": True}, "prompt": {"min_prefix": 1}}
@@ -71,6 +72,7 @@ EXTRAS: list[dict[str, Any]] = [
     {},
     {},
     {"top_logprobs": 2},
+    {"top_logprobs": 2, "scores_prompt": True, "tells_progress": True},
     {"loop": LoopGuard(shortest=1, longest=4, count=2)},
     {"thinking": THINKING},
     {"thinking": Thinking(open_ids=(60,), close_ids=(62,), budget=0, is_open=True)},
@@ -101,7 +103,7 @@ def runs(draw: st.DrawFn) -> list[Step]:
             **draw(st.sampled_from(EXTRAS)),
             "cache": draw(st.sampled_from([None, CacheTag(), CacheTag(session="b")])),
         }
-        request = submit(f"r{i}", ids, draw(st.integers(1, 12)), **options)
+        request = submit(f"r{i}", ids, draw(st.integers(0, 12)), **options)
         steps.append(Step(request, None, draw(st.integers(0, 6))))
         if draw(st.integers(0, 3)) == 0:
             steps.append(Step(None, draw(st.integers(0, i)), draw(st.integers(0, 3))))
@@ -112,6 +114,11 @@ def runs(draw: st.DrawFn) -> list[Step]:
 def engine(tiny: Path, name: str) -> Driver:
     """One for all runs: what a run leaves behind would show in the next one."""
     return Driver(tiny, **(SETUPS | {"int8": {"cache": {"kv": {"mode": "int8"}}}})[name])
+
+
+def prompt_said(driver: Driver, name: str) -> list[float]:
+    events = [event for event in driver.events(name) if isinstance(event, RowPrompt)]
+    return [score.said for event in events for score in event.scores]
 
 
 def moves(run: list[Step]) -> Iterator[tuple[list[Submit | Cancel], int]]:
@@ -153,5 +160,9 @@ def test_every_text_is_what_the_request_gives_alone(
             else:
                 assert said == expected
                 assert driver.reason(request.id, choice) is solo.reason(request.id, choice)
+        if request.scores_prompt and request.id not in cancelled:
+            told, expected_scores = prompt_said(driver, request.id), prompt_said(solo, request.id)
+            assert len(told) == len(unpack_tokens(request.tokens)) - 1
+            np.testing.assert_allclose(told, expected_scores, atol=1e-4)
     stats = driver.worker.check() or driver.stats
     assert (stats.active, stats.waiting, stats.kv_blocks, stats.kv_bytes) == (0, 0, 0, 0)

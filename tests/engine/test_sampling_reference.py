@@ -52,9 +52,9 @@ def penalised(row: SamplingParams, logits: np.ndarray, said: list[int]) -> np.nd
     return logits
 
 
-def shortest(mass: np.ndarray, share: float) -> int:
-    """How many of them, in order, hold the share; at least one."""
-    return int(np.searchsorted(np.cumsum(mass), share * (1 - 1e-7))) + 1
+def shortest(mass: np.ndarray, share: float, floor: int) -> int:
+    """How many of them, in order, hold the share; at least one, and `floor`."""
+    return max(int(np.searchsorted(np.cumsum(mass), share * (1 - 1e-7))) + 1, floor)
 
 
 def kept(row: SamplingParams, logits: np.ndarray, chance: float) -> np.ndarray:
@@ -70,15 +70,16 @@ def kept(row: SamplingParams, logits: np.ndarray, chance: float) -> np.ndarray:
         p = softmax(logits[order])
         distance = np.abs(-np.log(p) + (p * np.log(p)).sum())
         nearest = np.argsort(distance, kind="stable")
-        order = order[np.sort(nearest[: shortest(p[nearest], row.typical_p)])]
+        order = order[np.sort(nearest[: shortest(p[nearest], row.typical_p, row.min_keep)])]
     if row.top_p < 1:
-        order = order[: shortest(softmax(logits[order]), row.top_p)]
+        order = order[: shortest(softmax(logits[order]), row.top_p, row.min_keep)]
     p = softmax(logits[order])
-    order = order[p >= row.min_p * p.max()]
+    order = order[(p >= row.min_p * p.max()) | (np.arange(len(p)) < row.min_keep)]
     if row.xtc_probability > 0 and chance < row.xtc_probability:
         above = int((softmax(logits[order]) >= row.xtc_threshold).sum())
         dropped = order[: max(above - 1, 0)]
-        if not set(dropped.tolist()) & set(row.xtc_spared):
+        is_enough = len(order) - len(dropped) >= row.min_keep
+        if is_enough and not set(dropped.tolist()) & set(row.xtc_spared):
             order = order[len(dropped) :]
     return order
 
@@ -147,6 +148,27 @@ ALONE = [
     pytest.param(
         SamplingParams(xtc_probability=1.0, xtc_threshold=0.01, xtc_spared=(4, 9)), id="xtc-spared"
     ),
+    pytest.param(SamplingParams(top_p=0.2, min_keep=6), id="min-keep-top-p"),
+    pytest.param(SamplingParams(top_p=0.2, top_k=40, min_keep=6), id="min-keep-top-p-in-a-head"),
+    pytest.param(SamplingParams(min_p=0.9, min_keep=5), id="min-keep-min-p"),
+    pytest.param(SamplingParams(min_p=0.9, top_k=40, min_keep=5), id="min-keep-min-p-in-a-head"),
+    pytest.param(SamplingParams(typical_p=0.05, min_keep=7), id="min-keep-typical"),
+    pytest.param(
+        SamplingParams(typical_p=0.05, top_k=90, min_keep=7), id="min-keep-typical-in-a-head"
+    ),
+    pytest.param(SamplingParams(top_p=0.3, min_keep=2**31 - 1), id="min-keep-everything"),
+    pytest.param(SamplingParams(top_k=3, top_p=0.3, min_keep=9), id="min-keep-under-top-k"),
+    pytest.param(SamplingParams(top_n_sigma=0.4, min_keep=30), id="min-keep-not-of-top-n-sigma"),
+    pytest.param(
+        SamplingParams(top_k=9, xtc_probability=1.0, xtc_threshold=0.05, min_keep=6),
+        id="min-keep-xtc",
+    ),
+    pytest.param(
+        SamplingParams(
+            top_p=0.5, typical_p=0.4, min_p=0.5, xtc_probability=0.5, xtc_threshold=0.1, min_keep=4
+        ),
+        id="min-keep-together",
+    ),
     pytest.param(SamplingParams(repetition_penalty=1.8), id="repetition"),
     pytest.param(SamplingParams(frequency_penalty=0.7, penalty_window=5), id="frequency"),
     pytest.param(SamplingParams(presence_penalty=1.5), id="presence"),
@@ -196,6 +218,58 @@ def test_each_draw_is_the_one_the_reference_makes(params: SamplingParams, vocab:
             compared += 1
             assert token == expected
     assert compared > ROWS / 2
+
+
+@pytest.mark.parametrize("vocab", WIDTHS)
+@pytest.mark.parametrize("top_k", [0, 40])
+def test_a_floor_under_one_row_leaves_its_neighbours_alone(top_k: int, vocab: int) -> None:
+    logits = np.random.default_rng(vocab).normal(scale=2.5, size=vocab).astype(np.float32)
+    plain = SamplingParams(top_k=top_k, top_p=0.3, typical_p=0.3, min_p=0.5)
+    rows = [msgspec.structs.replace(plain, seed=seed) for seed in range(60)]
+    floored = [msgspec.structs.replace(row, min_keep=8) for row in rows]
+    mixed = sampled([*rows, *floored], logits, [])
+    assert mixed[:60] == sampled(rows, logits, [])
+    assert mixed[60:] == sampled(floored, logits, [])
+    assert len(set(mixed[60:])) > len(set(mixed[:60]))
+
+
+@pytest.mark.parametrize("vocab", WIDTHS)
+@pytest.mark.parametrize("params", ALONE)
+def test_odds_of_a_draw_are_those_of_the_reference(params: SamplingParams, vocab: int) -> None:
+    """After everything; beside rows that ask for others, or for none."""
+    logits = np.random.default_rng(vocab).normal(scale=2.5, size=vocab).astype(np.float32)
+    said, most = [3, 3, 1, 17, 4, 4, 4, 9], 12
+    row = msgspec.structs.replace(params, seed=5)
+    rows = [SamplingParams(temperature=0), row, SamplingParams(top_p=0.9), row, row]
+    history = History()
+    for each in rows:
+        history.join(said, each.history_width)
+    sampler = BatchSampler(
+        rows, vocab,
+        top_logprobs=[0, None, 2, most, 0], post_sampling=[False, False, False, True, True],
+    )  # fmt: skip
+    batch = mx.array(np.tile(logits, (len(rows), 1)))
+    drawn = sampler(batch, [POSITION] * len(rows), history.tokens, mx.zeros((len(rows), 2)))
+    own, scores = drawn.scores
+    assert (own.places, scores.places) == ([0, 2], [3, 4])
+    want = reference(row, logits, said)
+    token = int(np.array(drawn.tokens)[3])
+    odds = dict(zip(want.order.tolist(), np.log(want.tempered).tolist(), strict=True))
+    assert np.array(scores.said).tolist() == pytest.approx([odds[token]] * 2, abs=1e-3)
+    best = sorted(odds.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
+    ids, values = np.array(scores.ids)[0], np.array(scores.values)[0]
+    assert values[: len(best)].tolist() == pytest.approx([p for _, p in best], abs=1e-3)
+    assert ids[: len(best)].tolist() == [token for token, _ in best]
+    assert np.isneginf(values[len(best) :]).all()
+
+
+def test_a_floor_under_one_row_does_not_blur_its_neighbours() -> None:
+    """Over a whole vocabulary keys are told apart as finely as their range allows."""
+    logits = np.full(5000, -900.0, dtype=np.float32)
+    logits[[3, 7]] = 0.9999, 1.0
+    rows = [SamplingParams(top_p=0.1, seed=seed) for seed in range(30)]
+    floored = SamplingParams(top_p=0.1, min_keep=2)
+    assert set(sampled([*rows, floored], logits, [])[:30]) == {7}
 
 
 def test_the_example_of_the_contract() -> None:

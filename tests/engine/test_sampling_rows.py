@@ -1,5 +1,8 @@
 """Rows side by side: none depends on its neighbours, and what is asked of one is done to it."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
@@ -46,13 +49,16 @@ def draw(
     *,
     positions: list[int] | None = None,
     said: list[list[int]] | None = None,
-    **more: mx.array | list[int | None],
+    top_logprobs: Sequence[int | None] = (),
+    post_sampling: Sequence[bool] = (),
+    **more: mx.array,
 ) -> Drawn:
     history = History()
     for row, tokens in zip(rows, said or [[]] * len(rows), strict=True):
         history.join(tokens, row.history_width)
-    top = more.pop("top_logprobs", ())
-    sampler = BatchSampler(rows, logits.shape[-1], top_logprobs=top)
+    sampler = BatchSampler(
+        rows, logits.shape[-1], top_logprobs=top_logprobs, post_sampling=post_sampling
+    )
     state = mx.array([initial_state(row) for row in rows])
     places = positions or [0] * len(rows)
     return sampler(mx.array(logits), places, history.tokens, state, **more)
@@ -201,8 +207,7 @@ def test_scores_are_those_of_numpy() -> None:
     allowed[1, logits[1].argmax()] = False
     said = [[], [], [8, 8, 40], []]
     drawn = draw(rows, logits, said=said, allowed=mx.array(allowed), top_logprobs=[3, 0, 5, None])
-    scores = drawn.scores
-    assert scores is not None
+    (scores,) = drawn.scores
     assert scores.places == [0, 1, 2]
     assert scores.ids.shape == scores.values.shape == (3, 5)
     logits[2, 8] += 4.0 - 2.0
@@ -219,24 +224,75 @@ def test_scores_of_a_forced_token_and_of_no_token() -> None:
     logits = np.array([[2.0, 1.0, 0.0, -1.0]] * 2, dtype=np.float32)
     rows = [SamplingParams(temperature=0)] * 2
     drawn = draw(rows, logits, forced=mx.array([2, -1]), top_logprobs=[20, 1])
-    assert drawn.scores is not None
-    np.testing.assert_allclose(np.array(drawn.scores.said), [-2.44, -0.44], atol=1e-3)
-    assert drawn.scores.ids.tolist() == [[0, 1, 2, 3]] * 2
-    assert draw(rows, logits).scores is None
-    none = draw(rows, logits, top_logprobs=[None, 0]).scores
-    assert none is not None
+    (scores,) = drawn.scores
+    np.testing.assert_allclose(np.array(scores.said), [-2.44, -0.44], atol=1e-3)
+    assert scores.ids.tolist() == [[0, 1, 2, 3]] * 2
+    assert draw(rows, logits).scores == ()
+    (none,) = draw(rows, logits, top_logprobs=[None, 0]).scores
     assert none.ids.shape == (1, 0)
 
 
 def test_scores_are_the_same_beside_others() -> None:
     logits = np.random.default_rng(8).normal(size=(3, 4096)).astype(np.float32)
     rows = [SamplingParams(temperature=0)] * 3
-    together = draw(rows, logits, top_logprobs=[4, None, 4]).scores
-    alone = draw(rows[:1], logits[2:], top_logprobs=[4]).scores
-    assert together is not None
-    assert alone is not None
+    (together,) = draw(rows, logits, top_logprobs=[4, None, 4]).scores
+    (alone,) = draw(rows[:1], logits[2:], top_logprobs=[4]).scores
     assert together.said[1].item() == alone.said[0].item()
     assert together.values[1].tolist() == alone.values[0].tolist()
+
+
+def odds(
+    row: SamplingParams, logits: np.ndarray, most: int, **options: Any
+) -> tuple[int, float, dict[int, float]]:
+    """The token drawn, and probabilities: its own, and of the likeliest that could be drawn."""
+    drawn = draw([row], logits, top_logprobs=[most], post_sampling=[True], **options)
+    (scores,) = drawn.scores
+    pairs = zip(scores.ids[0].tolist(), mx.exp(scores.values[0]).tolist(), strict=True)
+    told = {token: p for token, p in pairs if p > 0}
+    return int(drawn.tokens.item()), float(mx.exp(scores.said).item()), told
+
+
+def test_a_greedy_row_had_one_candidate() -> None:
+    logits = np.array([[2.0, 1.0, 0.0, -1.0]], dtype=np.float32)
+    assert odds(SamplingParams(temperature=0), logits, 3) == (0, 1.0, {0: 1.0})
+
+
+def test_a_mask_has_its_part_in_the_odds() -> None:
+    logits = np.array([[2.0, 1.0, 0.0, -1.0]], dtype=np.float32)
+    allowed = mx.array([[False, True, False, True]])
+    token, said, told = odds(SamplingParams(), logits, 4, allowed=allowed)
+    assert told == pytest.approx({1: 0.881, 3: 0.119}, abs=1e-3)
+    assert said == told[token]
+
+
+@pytest.mark.parametrize("row", [SamplingParams(), SamplingParams(temperature=0)], ids=str)
+@pytest.mark.parametrize("most", [0, 3])
+def test_nothing_could_come_but_a_forced_token(row: SamplingParams, most: int) -> None:
+    logits = np.array([[2.0, 1.0, 0.0, -1.0]], dtype=np.float32)
+    want = {2: 1.0} if most else {}
+    assert odds(row, logits, most, forced=mx.array([2])) == (2, 1.0, want)
+
+
+def test_the_cut_of_mirostat_has_its_part_in_the_odds() -> None:
+    """-log2 p <= 2 keeps the first two of four."""
+    logits = np.log(np.array([[0.4, 0.3, 0.2, 0.1]], dtype=np.float32))
+    row = SamplingParams(mirostat=Mirostat(version=2, rate=0.1, target=1.0))
+    token, said, told = odds(row, logits, 4)
+    assert told == pytest.approx({0: 4 / 7, 1: 3 / 7}, abs=1e-4)
+    assert said == told[token]
+
+
+def test_adaptive_p_weighs_the_odds_anew() -> None:
+    p = np.array([0.45, 0.28, 0.17, 0.1])
+    logits = np.log(p)[None].astype(np.float32)
+    row = SamplingParams(adaptive=AdaptiveP(target=0.2, decay=0.5))
+    token, said, told = odds(row, logits, 4)
+    distance = np.abs(p - 0.2) / 0.3
+    weights = np.exp(-10 * distance**2 / (1 + distance))
+    want = weights / weights.sum()
+    assert list(told) == [2, 1, 3, 0]
+    assert [told[i] for i in range(4)] == pytest.approx(want.tolist(), abs=1e-4)
+    assert said == told[token]
 
 
 @pytest.mark.parametrize("width", [1, 20, 64, 1024])

@@ -14,7 +14,7 @@ import pytest
 
 from mlxcel.core.byte_vocab import END, EOS
 from mlxcel.core.events import FinishReason
-from mlxcel.core.request import OutputFormat, OutputKind
+from mlxcel.core.output import OutputFormat, OutputKind
 from mlxcel.core.steering import Constraint, Thinking
 from mlxcel.engine.constraint.compile import Compiler
 from mlxcel.generation.structured import compiled

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mlxcel.core.byte_vocab import END, EOS, VOCAB_SIZE
 from mlxcel.core.steering import Constraint, Thinking
@@ -156,6 +157,88 @@ def test_a_step_may_be_ahead_while_the_budget_is_far() -> None:
 )
 def test_what_the_first_draws_depend_on(block: Thinking | None, needed: bool) -> None:
     assert watching(block).needs_tokens is needed
+
+
+# Ended from outside
+
+
+def endable(budget: int = -1, *, is_open: bool = False, message: Sequence[int] = ()) -> Thinking:
+    return replace(thinking(budget, is_open=is_open, message=message), may_be_ended=True)
+
+
+def test_the_next_token_is_the_first_of_the_end() -> None:
+    steering = watching(endable(message=[C, D]))
+    assert said(steering, [THINK, A, B]) == [THINK, A, B]
+    steering.end_thinking(is_flying=False)
+    assert steering.needs_tokens
+    told = []
+    for token in [A, A, A, A]:
+        told.append((steering.is_forcing, *said(steering, [token])))
+    assert told == [(True, C), (True, D), (True, CLOSE), (False, A)]
+    assert not steering.needs_tokens
+
+
+def test_a_token_in_flight_is_still_thought() -> None:
+    steering = watching(endable())
+    said(steering, [THINK, A])
+    assert not steering.needs_tokens
+    steering.end_thinking(is_flying=True)
+    assert steering.needs_tokens
+    assert steering.forced() is None
+    assert said(steering, [B, B, C]) == [B, CLOSE, C]
+
+
+def test_a_token_in_flight_may_end_the_block_itself() -> None:
+    steering = watching(endable())
+    said(steering, [THINK, A])
+    steering.end_thinking(is_flying=True)
+    assert said(steering, [CLOSE, B, THINK, B]) == [CLOSE, B, THINK, B]
+    assert not steering.needs_tokens
+
+
+@pytest.mark.parametrize(
+    ("block", "before"),
+    [
+        pytest.param(endable(), [A], id="before-the-block"),
+        pytest.param(endable(), [THINK, A, CLOSE], id="after-the-block"),
+        pytest.param(thinking(-1), [THINK, A], id="not-arranged"),
+        pytest.param(None, [THINK, A], id="not-watched"),
+    ],
+)
+@pytest.mark.parametrize("is_flying", [False, True])
+def test_nothing_is_ended_elsewhere(
+    block: Thinking | None, before: list[int], is_flying: bool
+) -> None:
+    steering = watching(block)
+    said(steering, before)
+    steering.end_thinking(is_flying=is_flying)
+    assert not steering.needs_tokens
+    assert said(steering, [B, B, B]) == [B, B, B]
+
+
+def test_a_block_is_ended_once() -> None:
+    steering = watching(endable(is_open=True, message=[C]))
+    for _ in range(3):
+        steering.end_thinking(is_flying=False)
+    assert said(steering, [A, A, A]) == [C, CLOSE, A]
+    steering = watching(endable(1, message=[C]))
+    said(steering, [THINK, A, A])
+    steering.end_thinking(is_flying=False)
+    assert said(steering, [A, A]) == [CLOSE, A]
+
+
+@given(budget=st.integers(-1, 4), ended=st.integers(0, 8), is_flying=st.booleans())
+def test_at_most_the_token_in_flight_is_thought_after_the_end(
+    budget: int, ended: int, is_flying: bool
+) -> None:
+    steering = watching(endable(budget))
+    spoken = said(steering, [THINK, *[A] * ended])
+    was_inside = CLOSE not in spoken
+    steering.end_thinking(is_flying=is_flying)
+    spoken += said(steering, [A] * 6)
+    asked = ended + is_flying if was_inside else ended
+    thought = asked if budget < 0 else min(budget, asked)
+    assert spoken[: thought + 2] == [THINK, *[A] * thought, CLOSE]
 
 
 # With a constraint

@@ -9,7 +9,7 @@ import pytest
 
 from mlxcel.core.events import FinishReason
 from mlxcel.core.steering import LoopGuard, Thinking
-from mlxcel.link.messages import RowEnded, RowTokens
+from mlxcel.link.messages import RowEnded, RowTokens, TokenScores
 from tests.engine.driver import Driver, submit
 from tests.tiny.counting import CLOSE, LIKELY, THINK, build_counting_checkpoint
 
@@ -134,6 +134,47 @@ def test_log_probabilities_are_those_of_a_plain_forward(tiny: Path, lookahead: b
             best = np.argsort(-row, kind="stable")[:count].tolist()
             assert [found for found, _ in score.top] == best
             assert [value for _, value in score.top] == pytest.approx(row[best], abs=1e-3)
+
+
+@pytest.mark.parametrize("lookahead", [True, False], ids=["ahead", "in-step"])
+def test_log_probabilities_may_be_those_of_the_draw(tiny: Path, lookahead: bool) -> None:
+    """After truncation and temperature; beside rows that ask for the model's own."""
+    driver = Driver(tiny, parallel=3, lookahead=lookahead)
+    drawn: dict[str, Any] = {"temperature": 0.5, "top_k": 3, "seed": 4}
+    driver.run(
+        submit("drawn", prompt(9), 10, top_logprobs=5, is_post_sampling=True, **drawn),
+        submit("greedy", prompt(9), 10, top_logprobs=2, is_post_sampling=True),
+        submit("own", prompt(9), 10, top_logprobs=2),
+    )
+    said = driver.tokens("drawn")
+    for token, score, row in zip(
+        said, told(driver, "drawn"), log_softmax(driver, prompt(9), said, {}), strict=True
+    ):
+        best = np.argsort(-row, kind="stable")[:3]
+        odds = row[best] / 0.5
+        odds -= np.log(np.exp(odds).sum())
+        assert [found for found, _ in score.top] == best.tolist()
+        assert [value for _, value in score.top] == pytest.approx(odds, abs=2e-3)
+        assert score.said == dict(score.top)[token]
+    greedy = told(driver, "greedy")
+    assert greedy == [TokenScores(0.0, [(token, 0.0)]) for token in driver.tokens("greedy")]
+    assert driver.tokens("own") == driver.tokens("greedy")
+    assert all(len(score.top) == 2 and score.said < 0 for score in told(driver, "own"))
+
+
+def test_a_forced_token_was_sure_where_the_draw_is_told(counting: Path) -> None:
+    block = Thinking(open_ids=(THINK,), close_ids=(CLOSE,), budget=1)
+    driver = Driver(counting)
+    asked = {"top_logprobs": 2, "is_post_sampling": True, "thinking": block}
+    driver.run(submit("t", list(b"x?"), 5, **asked, **SAMPLED))
+    tokens = driver.tokens("t")
+    assert tokens == [THINK, ord("a"), CLOSE, *b"AB"]
+    assert told(driver, "t") == [TokenScores(0.0, [(token, 0.0)]) for token in tokens]
+
+
+def told(driver: Driver, name: str) -> list[TokenScores]:
+    events = [event for event in driver.events(name) if isinstance(event, RowTokens)]
+    return [score for event in events for score in event.scores or []]
 
 
 def log_softmax(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mlxcel.core.cache import CacheTag, Source
-from mlxcel.core.request import OutputFormat, OutputKind
+from mlxcel.core.output import OutputFormat, OutputKind
 from mlxcel.core.steering import Constraint
 from mlxcel.engine.constraint.compile import Compiler
 from mlxcel.generation.structured import compiled

@@ -35,6 +35,7 @@ class Counters:
     rejections_oversized: int = 0
     snapshot_hits: int = 0
     snapshot_lookups: int = 0
+    snapshot_tokens_reused: int = 0
     snapshot_inserts: int = 0
     snapshot_warmups_run: int = 0
     snapshot_warmups_skipped: int = 0
@@ -56,6 +57,7 @@ class Counters:
         """The same in the snapshot store; it does not advance the look-ups of the other."""
         self.snapshot_lookups += 1
         self.snapshot_hits += reused > 0
+        self.snapshot_tokens_reused += reused
         self.counted_tokens(tokens, reused)
 
     def declined_state(self, request_id: str) -> None:
@@ -219,6 +221,7 @@ def _snapshots(counters: Counters, held: SnapshotNumbers) -> dict[str, Any]:
         "snapshot_hits": counters.snapshot_hits,
         "snapshot_lookups": counters.snapshot_lookups,
         "snapshot_hit_rate": _rate(counters.snapshot_hits, counters.snapshot_lookups),
+        "snapshot_tokens_reused": counters.snapshot_tokens_reused,
         "snapshot_inserts": counters.snapshot_inserts,
         "snapshot_warmups_run": counters.snapshot_warmups_run,
         "snapshot_warmups_skipped": counters.snapshot_warmups_skipped,

@@ -13,6 +13,7 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 from mlxcel.core.errors import BadRequest, MlxcelError
 from mlxcel.core.steering import Constraint
 from mlxcel.engine.constraint.matcher import Matcher, Vocab
+from mlxcel.engine.constraint.waking import Waker
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +56,10 @@ class Compiler:
             if len(self._compiled) > KEPT:
                 self._compiled.popitem(last=False)
             own = compiled.deep_copy()
-        own_eos = tuple(tokenizer.eos_tokens)
-        return Matcher(own, Vocab(self._size, tokenizer.vocab_size, own_eos), eos_ids)
+        vocab = Vocab(self._size, tokenizer.vocab_size, tuple(tokenizer.eos_tokens))
+        triggers = constraint.triggers
+        waker = Waker(triggers, lambda token: tokenizer.decode_bytes([token])) if triggers else None
+        return Matcher(own, vocab, eos_ids, speech=tokenizer, waker=waker)
 
     def token_bytes(self, token: int) -> bytes:
         """What a token stands for. Raises MlxcelError where the tokenizer cannot serve."""

@@ -1,5 +1,6 @@
 """Masks of many rows: computed together, and as one array for the sampler."""
 
+import time
 from collections.abc import Sequence
 from functools import cache
 
@@ -7,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 from llguidance import LLExecutor
 
-from mlxcel.engine.constraint.matcher import Matcher, Words
+from mlxcel.engine.constraint.matcher import SLOW_S, Matcher, Words
 
 WORTHWHILE = 8
 """Rows; fewer masks of some 20 us each are computed sooner one by one (2 cores, 49152 tokens)."""
@@ -22,7 +23,10 @@ def fill(matchers: Sequence[Matcher]) -> None:
     first = waiting[0].empty_row()
     rows = np.zeros((len(waiting), first.size), np.int32)
     jobs = [(matcher.grammar, place) for place, matcher in enumerate(waiting)]
+    began_s = time.perf_counter()
     _executor().unsafe_compute_mask_ptr(jobs, rows.ctypes.data, first.nbytes, len(waiting))
+    if time.perf_counter() - began_s > SLOW_S:
+        return  # one of them is slow, none knows which: each is asked for by itself
     for matcher, row in zip(waiting, rows, strict=True):
         matcher.fill(row)
 

@@ -5,15 +5,26 @@ library fixes its own when it reads the tokenizer.
 """
 
 import logging
+import re
+import time
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from llguidance import LLMatcher
 from numpy.typing import NDArray
 
-from mlxcel.core.errors import GenerationFailed
+from mlxcel.core.errors import BadRequest, GenerationFailed, MlxcelError
+from mlxcel.engine.constraint.waking import Piece, Speech, Waker, spelled
 
 log = logging.getLogger(__name__)
+
+SLOW_S = 0.1
+"""A mask takes 10 ms at worst for grammars people write."""
+SLOW_ENOUGH_S = 1.0
+"""Of a row: then it ends, whoever else is served by this worker."""
+TOO_WIDE = re.compile(r"row has (\d+) items; max is (\d+)")
+"""What the library says of a grammar that is sound, and beyond its limits at some place."""
 
 Words = NDArray[np.uint32]
 """A set of tokens: token t is in it where bit t % 32 of word t // 32 is set."""
@@ -50,15 +61,28 @@ class Vocab:
 
 
 class Matcher:
-    """Mutable, owned by the tick; a step that fails here fails its row alone."""
+    """Mutable, owned by the tick; a step that fails here fails its row alone. `waker` finds what
+    it begins with; None: it binds at once."""
 
-    def __init__(self, grammar: LLMatcher, vocab: Vocab, eos_ids: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        grammar: LLMatcher,
+        vocab: Vocab,
+        eos_ids: tuple[int, ...],
+        *,
+        speech: Speech | None = None,
+        waker: Waker | None = None,
+    ) -> None:
         self.grammar = grammar
+        self.waker = waker
+        self._speech = speech
         self._vocab = vocab
         self._eos_ids = eos_ids
         self._ends = vocab.words_of(eos_ids)
         self._allowed: Words | None = None
         self._is_over = False
+        self._slow_s = 0.0
+        """Spent on masks that took long."""
 
     @property
     def is_accepting(self) -> bool:
@@ -79,8 +103,9 @@ class Matcher:
         """The tokens that may follow; not to be written to. Raises GenerationFailed where there
         are none, or where the library gave up."""
         if self._allowed is None:
-            row = self.empty_row()
+            row, began_s = self.empty_row(), time.perf_counter()
             self.grammar.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)
+            self.took(time.perf_counter() - began_s)
             self.fill(row)
         self._check()
         words = self._allowed
@@ -100,6 +125,11 @@ class Matcher:
         """Memory for the library to write a mask to."""
         return np.zeros(self._vocab.known_words, np.int32)
 
+    def took(self, seconds: float) -> None:
+        """What a mask has cost everybody: rows wait for each other's."""
+        if seconds > SLOW_S:
+            self._slow_s += seconds
+
     def fill(self, row: NDArray[np.int32]) -> None:
         """Takes what the library wrote."""
         words = row.view(np.uint32)[: self._ends.size] & self._vocab.text & ~self._ends
@@ -117,7 +147,38 @@ class Matcher:
         self.grammar.consume_token(token)
         self._check()
 
+    def begin(self, pieces: Sequence[Piece]) -> bool:
+        """Takes what was said before it binds. False: that does not fit, or nothing can follow;
+        the matcher is of no use then."""
+        if not all(map(self._has_taken, pieces)):
+            return False
+        try:
+            self.allowed()
+        except MlxcelError:
+            return False
+        return True
+
+    def _has_taken(self, piece: Piece) -> bool:
+        """As the token it is, else as text: grammars have words for what is a token of its own."""
+        if piece.token is not None and self.grammar.try_consume_tokens([piece.token]) == 1:
+            return True
+        assert self._speech is not None, "only what sleeps begins with something"
+        ids = spelled(piece.text, self._speech)
+        return ids is not None and self.grammar.try_consume_tokens(ids) == len(ids)
+
     def _check(self) -> None:
-        if self.grammar.is_error():
-            log.warning("constrained output failed: %s", self.grammar.get_error())
-            raise GenerationFailed("the constrained output cannot be continued")
+        if self._slow_s > SLOW_ENOUGH_S:
+            raise BadRequest(
+                "the grammar or schema takes too long to follow: other answers wait for it; "
+                "make it simpler, above all where several rules begin alike"
+            )
+        if not self.grammar.is_error():
+            return
+        why = self.grammar.get_error()
+        log.warning("constrained output failed: %s", why)
+        if found := TOO_WIDE.search(why):
+            raise BadRequest(
+                f"the grammar goes on in {found[1]} ways at one place of the answer, at most "
+                f"{found[2]} can be followed; make it smaller"
+            )
+        raise GenerationFailed("the constrained output cannot be continued")

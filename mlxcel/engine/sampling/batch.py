@@ -16,7 +16,7 @@ from mlxcel.engine.sampling.bias import dense_bias
 from mlxcel.engine.sampling.group import Group, Kind, Step, kind_of
 from mlxcel.engine.sampling.mirostat import is_mirostat
 from mlxcel.engine.sampling.penalties import DryPenalties, Penalties
-from mlxcel.engine.sampling.scores import Scorer, Scores
+from mlxcel.engine.sampling.scores import Scorer, Scores, with_forced
 
 NO_DRY = Dry(multiplier=0.0, base=1.0, allowed_length=1, window=0)
 UNPENALISED = SamplingParams()
@@ -31,13 +31,14 @@ class Drawn:
     infinite. (One NaN is enough on a CPU; on a GPU it may be a token that is never drawn.)"""
     state: mx.array
     """float32 `[rows, 2]`: what the next step begins with."""
-    scores: Scores | None
-    """Where a row asked for log-probabilities."""
+    scores: tuple[Scores, ...]
+    """Of the rows that asked for log-probabilities, each in one of them."""
 
 
 class BatchSampler:
     """For a fixed list of rows; made anew when rows join or leave. `top_logprobs` is how many of
-    the likeliest tokens each row wants told, None: no scores; empty: no row has any."""
+    the likeliest tokens each row wants told, None: no scores; empty: no row has any. Rows of
+    `post_sampling` want those of the distribution they are drawn from, others the model's own."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class BatchSampler:
         vocab: int,
         *,
         top_logprobs: Sequence[int | None] = (),
+        post_sampling: Sequence[bool] = (),
     ) -> None:
         self._seeds = np.array([row.seed for row in rows], dtype=np.uint64)
         self._bias = dense_bias(rows, vocab)
@@ -55,10 +57,13 @@ class BatchSampler:
         has_dry = any(row.dry is not None for row in penalised)
         rules = [row.dry or NO_DRY for row in penalised]
         self._dry = DryPenalties(rules, vocab) if has_dry else None
-        self._scorer = Scorer(top_logprobs, vocab)
+        own, drawn = _split(top_logprobs, post_sampling, len(rows))
+        self._scorer = Scorer(own, vocab)
         kinds = [kind_of(row) for row in rows]
         places = {kind: [i for i, k in enumerate(kinds) if k is kind] for kind in Kind}
-        self._groups = [Group(kind, rows, where, vocab) for kind, where in places.items() if where]
+        self._groups = [
+            Group(kind, rows, where, vocab, drawn) for kind, where in places.items() if where
+        ]
         order = [i for where in places.values() for i in where]
         self._order = mx.array([order.index(i) for i in range(len(rows))])
 
@@ -78,13 +83,16 @@ class BatchSampler:
         scored = self._scored(logits, history)
         masked = scored if allowed is None else mx.where(allowed, scored, -mx.inf)
         places = np.array(positions, dtype=np.uint64)
-        tokens, after = self._drawn(Step(masked, self._seeds, places, state))
+        tokens, after, told = self._drawn(Step(masked, self._seeds, places, state))
         if forced is not None:
+            told = [with_forced(scores, forced) for scores in told]
             is_free = forced < 0
             tokens = mx.where(is_free, tokens, forced)
             if after is not state:
                 after = mx.where(is_free[:, None], after, state)
-        return Drawn(tokens, after, self._scorer(scored, tokens) if self._scorer.places else None)
+        if self._scorer.places:
+            told = [self._scorer(scored, tokens), *told]
+        return Drawn(tokens, after, tuple(told))
 
     def _scored(self, logits: mx.array, history: mx.array) -> mx.array:
         """As they have come where nothing is done to them, else float32."""
@@ -99,13 +107,25 @@ class BatchSampler:
             logits = self._dry(logits, history)
         return logits
 
-    def _drawn(self, step: Step) -> tuple[mx.array, mx.array]:
-        """Tokens and states in the order of the batch."""
+    def _drawn(self, step: Step) -> tuple[mx.array, mx.array, list[Scores]]:
+        """Tokens and states in the order of the batch, and what was asked of the draws."""
         parts = [group(step) for group in self._groups]
+        told = [scores for *_, scores in parts if scores is not None]
         if len(parts) == 1:
-            return parts[0]
-        tokens = mx.concatenate([part for part, _ in parts])[self._order]
+            return *parts[0][:2], told
+        tokens = mx.concatenate([part for part, *_ in parts])[self._order]
         keeps_state = any(group.has_state for group in self._groups)
         if not keeps_state:
-            return tokens, step.state
-        return tokens, mx.concatenate([after for _, after in parts])[self._order]
+            return tokens, step.state, told
+        return tokens, mx.concatenate([after for _, after, _ in parts])[self._order], told
+
+
+def _split(
+    asked: Sequence[int | None], post_sampling: Sequence[bool], count: int
+) -> tuple[list[int | None], list[int | None]]:
+    """Of each row, how many tokens it wants told: of the model's own, of those it is drawn from."""
+    asked = asked or [None] * count
+    post_sampling = post_sampling or [False] * count
+    own = [None if is_post else most for most, is_post in zip(asked, post_sampling, strict=True)]
+    drawn = [most if is_post else None for most, is_post in zip(asked, post_sampling, strict=True)]
+    return own, drawn

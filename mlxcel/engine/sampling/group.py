@@ -19,6 +19,7 @@ from mlxcel.engine.sampling.draws import XTC_SALT, uniforms
 from mlxcel.engine.sampling.head import likeliest
 from mlxcel.engine.sampling.mirostat import Bound, is_mirostat
 from mlxcel.engine.sampling.rowwise import LANES, at, exponential, fused, on_gpu, padded, peak
+from mlxcel.engine.sampling.scores import DrawnScorer, Scores
 from mlxcel.engine.sampling.temper import Temperature
 from mlxcel.engine.sampling.truncate import Spread, Truncation, is_truncated
 
@@ -74,13 +75,36 @@ class Step(NamedTuple):
         return _numbers(self.seeds ^ XTC_SALT, self.positions)
 
 
+class Choice(NamedTuple):
+    """What a group of n rows has drawn, and out of what."""
+
+    tokens: mx.array
+    """int32 `[n, 1]`, -1 where nothing can be drawn."""
+    state: mx.array
+    """The next state: `[n, 2]`."""
+    odds: mx.array | None
+    """Weights of what could be drawn, `[n, width]`, 0 for what is gone; None: no other token."""
+    places: mx.array
+    """`[n, 1]`, of the tokens in it."""
+    ids: mx.array | None
+    """Of the weights; None: the place is the id."""
+
+
 class Group:
-    """The rows in `places` of the batch, all of one kind."""
+    """The rows in `places` of the batch, all of one kind. `asked` is how many of the likeliest
+    tokens each row of the batch wants told of what it was drawn from, None: nothing."""
 
     def __init__(
-        self, kind: Kind, rows: Sequence[SamplingParams], places: list[int], vocab: int
+        self,
+        kind: Kind,
+        rows: Sequence[SamplingParams],
+        places: list[int],
+        vocab: int,
+        asked: Sequence[int | None],
     ) -> None:
         chosen = [rows[i] for i in places]
+        told = {i: most for i in places if (most := asked[i]) is not None}
+        self._scorer = DrawnScorer(told, [places.index(i) for i in told], vocab) if told else None
         self._kind = kind
         self._places = None if len(places) == len(rows) else np.array(places)
         self._rows = None if self._places is None else mx.array(self._places)
@@ -98,11 +122,12 @@ class Group:
         """Whether a draw changes what is remembered of a row."""
         return self._bound is not None or self._steering is not None
 
-    def __call__(self, step: Step) -> tuple[mx.array, mx.array]:
-        """Tokens int32 `[rows]`, -1 where nothing can be drawn, and the next state `[rows, 2]` of
-        these rows."""
-        tokens, state = self._chosen(self._of(step))
-        return tokens[:, 0], state
+    def __call__(self, step: Step) -> tuple[mx.array, mx.array, Scores | None]:
+        """Tokens int32 `[rows]`, -1 where nothing can be drawn, the next state `[rows, 2]` of
+        these rows, and what those of them that asked were drawn from."""
+        choice = self._chosen(self._of(step))
+        told = None if self._scorer is None else self._scorer(choice)
+        return choice.tokens[:, 0], choice.state, told
 
     def _of(self, step: Step) -> Step:
         if self._rows is None:
@@ -111,11 +136,14 @@ class Group:
         rows, places = self._rows, self._places
         return Step(logits[rows], seeds[places], positions[places], state[rows])
 
-    def _chosen(self, step: Step) -> tuple[mx.array, mx.array]:
+    def _chosen(self, step: Step) -> Choice:
         if self._kind is Kind.GREEDY:
-            return most_likely(step.logits), step.state
+            tokens = most_likely(step.logits)
+            return Choice(tokens, step.state, None, tokens, None)
         if self._kind is Kind.PLAIN:
-            return sound(*inverted(self._plain(step.logits), _draw(step))), step.state
+            odds = self._plain(step.logits)
+            places, whole = inverted(odds, _draw(step))
+            return Choice(sound(places, whole), step.state, odds, places, None)
         some = self._candidates(step.logits)
         if self._bound is not None:
             return self._bounded(self._bound, some, step)
@@ -142,14 +170,16 @@ class Group:
         spread = self._spread(logits.astype(mx.float32), top.astype(mx.float32))
         return mx.maximum(self._least, spread)
 
-    def _drawn(self, some: Candidates, step: Step) -> tuple[mx.array, mx.array]:
-        weights = self._tempered(some)
-        if self._steering is None:
-            places, whole = inverted(weights, _draw(step))
-            return sound(some.tokens(places), whole), step.state
-        places, whole = inverted(self._steering.weighed(weights, step.state), _draw(step))
-        state = self._steering.after(weights, places, step.state)
-        return sound(some.tokens(places), whole), mx.where(whole > 0, state, step.state)
+    def _drawn(self, some: Candidates, step: Step) -> Choice:
+        odds = weights = self._tempered(some)
+        if self._steering is not None:
+            odds = self._steering.weighed(weights, step.state)
+        places, whole = inverted(odds, _draw(step))
+        state = step.state
+        if self._steering is not None:
+            after = self._steering.after(weights, places, state)
+            state = mx.where(whole > 0, after, state)
+        return Choice(sound(some.tokens(places), whole), state, odds, places, some.ids)
 
     def _tempered(self, some: Candidates) -> mx.array:
         # The weights are those of temperature 1 but for the least there may be, which is lost in
@@ -159,13 +189,14 @@ class Group:
             return some.weights
         return self._temperature(some, has_top=self._truncation.keeps_top)
 
-    def _bounded(self, bound: Bound, some: Candidates, step: Step) -> tuple[mx.array, mx.array]:
+    def _bounded(self, bound: Bound, some: Candidates, step: Step) -> Choice:
         logits = padded(step.logits, -mx.inf).astype(mx.float32)
         scores = (logits - peak(logits)) / self._temperature.of(some)
         weights = exponential(scores)
-        places, whole = inverted(bound.kept(scores, weights, step.state), _draw(step))
-        state = bound.after(weights, places, step.state)
-        return sound(places, whole), mx.where(whole > 0, state, step.state)
+        odds = bound.kept(scores, weights, step.state)
+        places, whole = inverted(odds, _draw(step))
+        state = mx.where(whole > 0, bound.after(weights, places, step.state), step.state)
+        return Choice(sound(places, whole), state, odds, places, None)
 
 
 def most_likely(logits: mx.array) -> mx.array:

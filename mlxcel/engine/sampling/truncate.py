@@ -2,6 +2,10 @@
 
 Everything works on the untempered distribution, one step after the other, each on what the one
 before has left. A step that some rows of the group have leaves the others bit for bit alone.
+
+`min_keep` is a floor under typical, top-p, min-p and XTC, as in llama.cpp: the first so many, in
+the order of the step, stay whatever their mass; XTC takes nothing away where fewer would be left.
+Top-k and top-n-sigma have no floor there, nor here.
 """
 
 from collections.abc import Sequence
@@ -56,6 +60,8 @@ class Truncation:
         self._min_p = column([row.min_p for row in rows])
         self._has_min_p = any(row.min_p > 0 for row in rows)
         self._xtc = ExcludeTop(rows) if any(row.xtc_probability > 0 for row in rows) else None
+        has_floor = any(row.min_keep > 1 for row in rows)
+        self._floor = column([max(row.min_keep, 1) for row in rows]) if has_floor else None
 
     @property
     def needs_chance(self) -> bool:
@@ -71,17 +77,25 @@ class Truncation:
         if self._top_k is not None:
             some = some.kept(counted(some.scores, some.weights, self._top_k))
         if self._typical is not None:
-            some = some.kept(_typical(some, self._typical))
+            some = some.kept(_typical(some, self._typical, self._floor))
         if self._top_p is not None:
-            some = some.kept(_nucleus(some, self._top_p))
+            some = some.kept(self._above_floor(some, _nucleus(some, self._top_p)))
         if self._has_min_p:
             w = some.weights
             # The likeliest weighs 1; typical may have taken it away.
             least = self._min_p if self._typical is None else self._min_p * peak(w)
-            some = some.kept(_at_least(w, least))
+            some = some.kept(self._above_floor(some, _at_least(w, least)))
         if self._xtc is not None and chance is not None:
             some = some.kept(self._xtc(some, chance))
         return some
+
+    def _above_floor(self, some: Candidates, left: mx.array) -> mx.array:
+        """`left`, the weights a step leaves of `some`, and the likeliest that have to stay."""
+        if self._floor is None:
+            return left
+        if some.ids is not None:
+            return _with_floor(left, _first(some.weights, self._floor), self._floor)
+        return _with_floor(left, counted(some.scores, some.weights, self._floor), self._floor)
 
 
 class ExcludeTop:
@@ -92,6 +106,8 @@ class ExcludeTop:
         self._probability = column([row.xtc_probability for row in rows])
         self._threshold = column([row.xtc_threshold for row in rows])
         self._spared = _table([row.xtc_spared for row in rows])
+        has_floor = any(row.min_keep > 1 for row in rows)
+        self._floor = column([row.min_keep for row in rows]) if has_floor else None
 
     def __call__(self, some: Candidates, chance: mx.array) -> mx.array:
         w = some.weights
@@ -103,6 +119,9 @@ class ExcludeTop:
         is_on = chance < self._probability
         if self._spared is not None:
             is_on = is_on & ~some.touches(dropped, self._spared)
+        if self._floor is not None:
+            is_left = (w > 0) & ~dropped
+            is_on = is_on & (mx.sum(is_left, axis=-1, keepdims=True) >= self._floor)
         return mx.where(dropped & is_on, 0.0, w)
 
 
@@ -110,6 +129,19 @@ class ExcludeTop:
 def _at_least(weights: mx.array, least: mx.array) -> mx.array:
     """Min-p."""
     return mx.where(weights >= least, weights, 0.0)
+
+
+@fused
+def _first(weights: mx.array, count: mx.array) -> mx.array:
+    """The weights of the first `count` that are there, of a head."""
+    is_there = weights > 0
+    before = mx.cumsum(is_there.astype(mx.float32), axis=-1) - is_there
+    return mx.where(before < count, weights, 0.0)
+
+
+@fused
+def _with_floor(left: mx.array, first: mx.array, floor: mx.array) -> mx.array:
+    return mx.where(floor > 1, mx.maximum(left, first), left)
 
 
 def counted(scores: mx.array, weights: mx.array, count: mx.array) -> mx.array:
@@ -128,16 +160,19 @@ def _nucleus(some: Candidates, share: mx.array) -> mx.array:
     return foremost(some.scores, w, share * mass, _least(some, share, mass))
 
 
-def _typical(some: Candidates, share: mx.array) -> mx.array:
+def _typical(some: Candidates, share: mx.array, floor: mx.array | None) -> mx.array:
     """Locally typical sampling (Meister et al., 2022): nearest to the entropy first. The distance
-    of -log p from it is that of the score from the mean score."""
-    mass = total(some.weights)
-    mean = total(some.weights * some.scores) / mass
+    of -log p from it is that of the score from the mean score. `floor`: so many stay at least."""
+    w = some.weights
+    mass = total(w)
+    mean = total(w * some.scores) / mass
     keys = -mx.abs(some.scores - mean)
     if keys.shape[-1] <= SORTED:
-        return foremost(keys, some.weights, share * mass)
-    widest = mx.maximum(-mean, mean - _least(some, share, mass))
-    return foremost(keys, some.weights, share * mass, -widest)
+        left = foremost(keys, w, share * mass)
+    else:
+        widest = mx.maximum(-mean, mean - _least(some, share, mass))
+        left = foremost(keys, w, share * mass, -widest)
+    return left if floor is None else _with_floor(left, counted(keys, w, floor), floor)
 
 
 def _least(some: Candidates, share: mx.array, mass: mx.array) -> mx.array:

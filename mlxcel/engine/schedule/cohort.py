@@ -21,7 +21,8 @@ class CohortRules:
     """A longer prompt loses its first tokens on the way, which padding must not; 0: none does."""
 
     def may_join(self, head: Prompt, other: Prompt) -> bool:
-        return self.is_short(other) and other.is_cold and other.lora == head.lora
+        is_alike = self.is_short(other) and other.is_cold and other.lora == head.lora
+        return is_alike and not other.is_scored
 
     def is_short(self, prompt: Prompt) -> bool:
         most = [size for size in (self.chunk, self.window) if size]

@@ -4,7 +4,6 @@ Owns the rows in all their states: waiting in a lane, parked in mid-prefill, dec
 """
 
 import logging
-import time
 from collections.abc import Iterable
 
 from mlxcel.core.errors import GenerationFailed, NoKvLeft
@@ -21,6 +20,7 @@ from mlxcel.engine.request import Request
 from mlxcel.engine.schedule.cohort import cohort_of
 from mlxcel.engine.schedule.decide import Action, View, decide, next_lost
 from mlxcel.engine.schedule.lanes import Lanes
+from mlxcel.engine.schedule.reader import Reader
 from mlxcel.engine.schedule.room import Room
 from mlxcel.engine.schedule.rules import SchedulerRules
 from mlxcel.engine.sequence import Sequence, key_of
@@ -44,7 +44,7 @@ class Scheduler:
         report: Report,
     ) -> None:
         self._rules = rules
-        self._prefiller = prefiller
+        self._reader = Reader(prefiller, cache, report)
         self._decoder = decoder
         self._pool = pool
         self._cache = cache
@@ -83,12 +83,11 @@ class Scheduler:
 
     def add(self, prompt: Prompt) -> None:
         self._requests[prompt.request.id] = prompt.request
-        if prompt.request.limit <= 0:
+        if prompt.request.limit > 0 or prompt.is_scored:
+            self._lanes.push(prompt)
+        else:
             self._report.started += 1
-            for row in prompt.rows:
-                self._delivery.end(row, prompt.request.reason_at_limit())
-            return
-        self._lanes.push(prompt)
+            self._end_unanswered(prompt)
 
     def cancel(self, name: str, choice: int | None = None) -> None:
         """Forgets a request, or ends one choice of it that nobody reads any more."""
@@ -99,6 +98,10 @@ class Scheduler:
             self._forget(request, is_sound=True)
         else:
             self._end_choice(request, choice)
+
+    def end_thinking(self, name: str) -> None:
+        for row in [row for row in self._rows() if row.request.id == name]:
+            row.end_thinking()
 
     def turn(self) -> bool:
         """Does one thing. False when there is nothing more to do."""
@@ -160,7 +163,7 @@ class Scheduler:
             self._lose_rows(why)
             return
         try:
-            self._forward(prompts)
+            self._reader.read(prompts)
         except ENGINE_ERRORS as why:
             self._fail([prompt.request for prompt in prompts], why)
             return
@@ -173,10 +176,9 @@ class Scheduler:
         assert self._parked is not None
         prompt = self._parked
         try:
-            self._begin([prompt])
+            self._reader.begin([prompt])
             self._decode()
-            self._prefiller.finish(prompt)
-            self._cache.has_read(prompt)
+            self._reader.finish(prompt)
         except ENGINE_ERRORS as why:
             self._fail([prompt.request], why)
             return
@@ -220,39 +222,20 @@ class Scheduler:
             if row is prompt.rows[0] or self._room.has_blocks(prompt):
                 self._pool.take(row.key, len(prompt.tokens))
         self._cache.fit(self._pool.left)
-        if not prompt.request.first_prefill_s:
-            prompt.request.first_prefill_s = time.monotonic()
-            self._report.started += 1
+        self._reader.open(prompt)
         return prompt
-
-    def _forward(self, prompts: list[Prompt]) -> None:
-        if prompts and not prompts[0].is_ready:
-            began_s = time.perf_counter()
-            tokens = self._begin(prompts)
-            self._prefiller.finish(prompts[0])
-            self._cache.computed(tokens, time.perf_counter() - began_s)
-            for prompt in prompts:
-                self._cache.has_read(prompt)
-
-    def _begin(self, prompts: list[Prompt]) -> int:
-        """The tokens that are read."""
-        if len(prompts) > 1:
-            tokens = self._prefiller.together(prompts)
-        else:
-            tokens = self._prefiller.begin(prompts[0])
-        self._report.prefill_chunks += 1
-        self._report.prompt_tokens += tokens
-        return tokens
 
     def _land(self, prompts: list[Prompt]) -> bool:
         """After a forward: what is ready joins the batch, as far as there are places. True when
         some row did."""
         joined = False
         for prompt in prompts:
-            if prompt.is_ready:
+            if not prompt.is_ready:
+                self._parked = prompt
+            elif prompt.request.limit > 0:
                 joined |= self._join(prompt)
             else:
-                self._parked = prompt
+                self._end_unanswered(prompt)
         return joined
 
     def _join(self, prompt: Prompt) -> bool:
@@ -278,7 +261,10 @@ class Scheduler:
             return
         self._read(self._decoder.settle())
         for row in [row for row in self._decoder.rows if rules.is_due(row.kv_length)]:
-            left = rules.left_of(row.tokens, len(row.request.prompt))
+            submit = row.request.submit
+            left = rules.left_of(
+                row.tokens, len(row.request.prompt), keep=submit.keep, discard=submit.discard
+            )
             if left is None:
                 self._delivery.end(row, FinishReason.CONTEXT)
                 self._drop(row)
@@ -357,10 +343,14 @@ class Scheduler:
                 self._cache.keep(self._parked)
             self._parked = None
 
+    def _end_unanswered(self, prompt: Prompt) -> None:
+        """Of a request that wants no token of an answer."""
+        for row in prompt.rows:
+            self._delivery.end(row, prompt.request.reason_at_limit())
+
     def _end_choice(self, request: Request, choice: int) -> None:
         prompts = [prompt for prompt in self._prompts() if prompt.request is request]
-        rows = [*self._decoder.rows, *(row for prompt in prompts for row in prompt.rows)]
-        row = next((r for r in rows if r.request is request and r.choice == choice), None)
+        row = next((r for r in self._rows() if r.request is request and r.choice == choice), None)
         if row is None:
             return  # it has just ended by itself
         self._drop(row)
@@ -381,6 +371,10 @@ class Scheduler:
         log.error("generation failed for %d requests", len(gone), exc_info=why)
         for request in gone:
             self._delivery.fail(request, GenerationFailed(str(why)))
+
+    def _rows(self) -> list[Sequence]:
+        waiting = [row for prompt in self._prompts() for row in prompt.rows]
+        return [*self._decoder.rows, *waiting]
 
     def _prompts(self) -> list[Prompt]:
         return [*self._lanes, *([] if self._parked is None else [self._parked])]

@@ -6,6 +6,9 @@ positions would need a model's own rotation, and only of the tokens that stayed.
 
 from dataclasses import dataclass
 
+LEAST_SHARE = 64
+"""Whoever forgets a token at a time has the whole window read anew for every token it says."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftRules:
@@ -18,9 +21,16 @@ class ShiftRules:
         """No place is left behind so many tokens."""
         return 0 < self.window <= length + 1
 
-    def left_of(self, tokens: tuple[int, ...], prompt: int) -> tuple[int, ...] | None:
+    def left_of(
+        self, tokens: tuple[int, ...], prompt: int, *, keep: int | None = None, discard: int = 0
+    ) -> tuple[int, ...] | None:
         """The first tokens and the newer half of the others; `prompt` is the length of the prompt
-        among them. None: nothing can be forgotten."""
-        kept = prompt if self.keep < 0 else min(self.keep, len(tokens))
-        discard = (len(tokens) - kept) // 2
-        return (*tokens[:kept], *tokens[kept + discard :]) if discard else None
+        among them. `keep` of a request goes before the server's; `discard` is how many of the
+        others go instead of half of them, at least `LEAST_SHARE` of the window: the last one stays
+        in any case. None: nothing can be forgotten."""
+        first = self.keep if keep is None else keep
+        kept = prompt if first < 0 else min(first, len(tokens))
+        others = len(tokens) - kept
+        asked = discard if discard else others // 2
+        gone = min(max(asked, self.window // LEAST_SHARE), others - 1)
+        return (*tokens[:kept], *tokens[kept + gone :]) if gone > 0 else None

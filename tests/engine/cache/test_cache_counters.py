@@ -37,7 +37,7 @@ CONTRACT = set(
     last_reject_at_unix_ms
     """.split()  # noqa: SIM905
 )
-OURS = {"hit_rate_tokens", "tokens_reused", "tokens_looked_up", "disk"}
+OURS = {"hit_rate_tokens", "tokens_reused", "tokens_looked_up", "snapshot_tokens_reused", "disk"}
 CONFIG = StatsConfig(enabled=True, apc_enabled=True)
 
 
@@ -68,6 +68,7 @@ def test_rates() -> None:
     assert (body["lookups"], body["hits"], body["hit_rate"]) == (2, 1, 0.5)
     assert (body["snapshot_lookups"], body["snapshot_hit_rate"]) == (1, 1.0)
     assert (body["tokens_reused"], body["tokens_looked_up"]) == (250, 400)
+    assert body["snapshot_tokens_reused"] == 154
     assert body["hit_rate_tokens"] == 0.625
 
 

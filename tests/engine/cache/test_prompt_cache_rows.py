@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mlxcel.core.cache import CacheTag
-from mlxcel.core.request import OutputFormat, OutputKind
+from mlxcel.core.output import OutputFormat, OutputKind
 from mlxcel.core.steering import Constraint
 from mlxcel.generation.structured import compiled
 from mlxcel.link.messages import Cancel, SetLora

@@ -10,6 +10,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 from mlxcel.core.answer import Choice
 from mlxcel.core.events import Event, Finished
+from mlxcel.core.request import ChatPrompt
 from mlxcel.core.status import ModelInfo
 from mlxcel.generation.chat_model import ChatModel
 from mlxcel.generation.collect import Drafts
@@ -87,7 +88,9 @@ class Aftermath:
             self._warm(message)
 
     def _warms(self, prepared: Prepared, info: ModelInfo | None) -> bool:
-        """One answer has one next turn."""
+        """One answer has one next turn; what is no conversation has none."""
+        if not isinstance(prepared.request.prompt, ChatPrompt):
+            return False
         submit = prepared.submit
         is_kept = info is not None and info.keeps_snapshots and submit.cache is not None
         return is_kept and submit.choices == 1

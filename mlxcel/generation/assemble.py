@@ -5,6 +5,7 @@ Plain and synchronous: one `Assembler` per request, fed in order by the service.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from time import monotonic
 
 from msgspec.structs import replace
@@ -15,16 +16,21 @@ from mlxcel.core.events import (
     Event,
     Failed,
     Finished,
+    PromptProgress,
+    PromptScored,
+    PromptToken,
+    Started,
     TextDelta,
     Timings,
     ToolCallDelta,
     Usage,
 )
-from mlxcel.core.request import GenerationRequest
+from mlxcel.core.request import ChatPrompt, GenerationRequest
 from mlxcel.generation.chat_model import ChatModel
 from mlxcel.generation.choice import ChoiceAssembler
 from mlxcel.generation.explain import Says, explainer
-from mlxcel.generation.likelihood import reader
+from mlxcel.generation.likelihood import prompt_reader, reader
+from mlxcel.generation.lines import line_limits
 from mlxcel.generation.prepare import Prepared
 from mlxcel.generation.show import Presenter
 from mlxcel.link.messages import (
@@ -34,8 +40,12 @@ from mlxcel.link.messages import (
     RowFailed,
     RowFinished,
     RowPaused,
+    RowProgress,
+    RowPrompt,
     RowStarted,
     RowTokens,
+    TokenScores,
+    unpack_tokens,
 )
 from mlxcel.text.reasoning import ReasoningSplitter
 from mlxcel.text.stops import StopMatcher
@@ -44,6 +54,7 @@ from mlxcel.text.tools.filter import ToolFilter
 log = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
+ReadsPrompt = Callable[[Sequence[TokenScores]], tuple[PromptToken, ...]]
 
 
 class Assembler:
@@ -58,22 +69,27 @@ class Assembler:
         echoed: str = "",
         needs_call: bool = False,
         says: Says,
+        reads_prompt: ReadsPrompt | None = None,
         clock: Clock = monotonic,
     ) -> None:
         """`echoed` is told before each answer. `needs_call`: one without a call is logged. `says`
-        puts the ids of a cache report into words."""
+        puts the ids of a cache report into words, `reads_prompt` the scores of a prompt."""
         self._choices = choices
         self._prompt_tokens = prompt_tokens
         self._received_s = received_s
         self._echoed = echoed
         self._needs_call = needs_call
         self._says = says
+        self._reads_prompt = reads_prompt
+        self._scores: list[TokenScores] = []
+        """Of the prompt, from its second token on."""
         self._clock = clock
         self._running = set(range(len(choices)))
         """Those the worker still has tokens for."""
         self._was_cut = False
         """An answer ended before its tokens did."""
         self._cut: list[int] = []
+        self._has_cache = False
         self._started: RowStarted | None = None
         self._is_paused = False
         self._first_token_s = 0.0
@@ -93,11 +109,25 @@ class Assembler:
     def take(self, row: RowEvent) -> Iterator[Event]:
         match row:
             case RowAccepted(cache=report):
+                self._has_cache = report is not None
                 yield Accepted(self._prompt_tokens, self._says(report))
-                yield from self._echo()
+                if self._reads_prompt is None:
+                    yield from self._echo()
+            case RowProgress():
+                yield PromptProgress(
+                    total=row.total,
+                    cached=row.cached,
+                    processed=row.processed,
+                    took_ms=row.took_ms,
+                )
+            case RowPrompt(scores=scores):
+                self._scores += scores
             case RowStarted(cache=report):
                 self._started = replace(row, cache=self._says(report))
                 self._first_token_s = self._clock()
+                yield from self._scored()
+                cached = None if report is None else report.reused
+                yield Started(row.queued_ms, row.prompt_ms, cached)
             case RowPaused():
                 self._is_paused = True
             case RowTokens(id=name, choice=choice):
@@ -111,6 +141,7 @@ class Assembler:
                         yield from self._stopped()
             case RowEnded(id=name, choice=choice):
                 self._running.discard(choice)
+                yield from self._scored()
                 if not self._choices[choice].has_ended:
                     yield from self._told(name, self._choices[choice].end(row.reason))
                 yield from self._stopped()
@@ -125,6 +156,17 @@ class Assembler:
         if self._echoed:
             for choice in range(len(self._choices)):
                 yield TextDelta(self._echoed, choice)
+
+    def _scored(self) -> Iterator[Event]:
+        """Once the whole prompt is scored, and nothing was told of an answer yet. The prompt itself
+        is told behind its scores."""
+        reads, self._reads_prompt = self._reads_prompt, None
+        if reads is None:
+            return
+        tokens = reads(self._scores)
+        for choice in range(len(self._choices)):
+            yield PromptScored(tokens, choice)
+        yield from self._echo()
 
     def _told(self, name: str, events: Iterator[Event]) -> Iterator[Event]:
         has_call = False
@@ -146,6 +188,8 @@ class Assembler:
         if self._was_cut:
             # The worker's count holds what came after a stop string.
             usage = replace(usage, completion_tokens=self._said())
+        if usage.cached_tokens is None and self._has_cache:
+            usage = replace(usage, cached_tokens=0)  # nothing had to be read at all
         report = self._says(row.timings.cache)
         return Finished(usage, replace(row.timings, total_ms=self._total_ms(), cache=report))
 
@@ -178,14 +222,15 @@ class Assembler:
 def assembler(
     request: GenerationRequest, prepared: Prepared, model: ChatModel, clock: Clock = monotonic
 ) -> Assembler:
-    visible = model.visible(request.prompt)
+    visible = model.visible(request)
     return Assembler(
         [_choice(place, request, prepared, model, visible) for place in range(request.choices)],
         prompt_tokens=prepared.prompt_tokens,
         received_s=request.received_s,
         echoed=prepared.echoed,
-        needs_call=request.prompt.tool_choice.is_forced and model.options.parses,
+        needs_call=request.chat.tool_choice.is_forced and model.options.parses,
         says=explainer(model.text.vocabulary),
+        reads_prompt=_prompt_reader(request, prepared, model),
         clock=clock,
     )
 
@@ -208,12 +253,24 @@ def _choice(
             form=model.options.format,
         ),
         likelihood=reader(model.text.vocabulary),
+        lines=line_limits(request),
+        tells_ids=request.tells_ids,
     )
+
+
+def _prompt_reader(
+    request: GenerationRequest, prepared: Prepared, model: ChatModel
+) -> ReadsPrompt | None:
+    if not request.scores_prompt:
+        return None
+    ids = unpack_tokens(prepared.submit.tokens)
+    return partial(prompt_reader(model.text.vocabulary), ids)
 
 
 def _splitter(prepared: Prepared, model: ChatModel) -> ReasoningSplitter | None:
     marks = model.marks
-    if marks is None or not model.options.parses:
+    is_chat = isinstance(prepared.request.prompt, ChatPrompt)
+    if marks is None or not model.options.parses or not is_chat:
         return None
     return ReasoningSplitter(
         marks.opening,
@@ -225,6 +282,6 @@ def _splitter(prepared: Prepared, model: ChatModel) -> ReasoningSplitter | None:
 
 
 def _calls(request: GenerationRequest, model: ChatModel) -> ToolFilter | None:
-    if not model.reads_calls(request.prompt):
+    if not model.reads_calls(request.chat):
         return None
-    return ToolFilter(model.tool_format, request.prompt.tools, request.prompt.tool_choice)
+    return ToolFilter(model.tool_format, request.chat.tools, request.chat.tool_choice)

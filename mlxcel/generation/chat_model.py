@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-from mlxcel.core.request import ChatPrompt, Tool, ToolMode
+from mlxcel.core.request import ChatPrompt, GenerationRequest, Tool, ToolMode
 from mlxcel.generation.options import ChatOptions
 from mlxcel.generation.schema_checks import SchemaRefused
 from mlxcel.generation.structured import enforceable
@@ -71,9 +71,10 @@ class ChatModel:
         """Whether calls are looked for in the answers to a prompt."""
         return self.options.parses and _offers_tools(prompt)
 
-    def visible(self, prompt: ChatPrompt) -> dict[int, str]:
-        """The special tokens that are text in the answers to a prompt: ids and words."""
-        found: list[int | None] = []
+    def visible(self, request: GenerationRequest) -> dict[int, str]:
+        """The special tokens that are text in the answers to a request: ids and words."""
+        prompt = request.chat
+        found = [self.text.vocabulary.id_of(word) for word in request.preserved]
         if self.marks is not None:
             found += [*self.marks.open_ids, *self.marks.close_ids]
         if _offers_tools(prompt):

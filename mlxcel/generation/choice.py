@@ -5,12 +5,18 @@ from dataclasses import replace
 
 from mlxcel.core.events import ChoiceFinished, Event, FinishReason, TextDelta, ToolCallDelta
 from mlxcel.generation.likelihood import Reader
+from mlxcel.generation.lines import LineLimits
 from mlxcel.generation.show import Delta, Presenter
 from mlxcel.link.messages import RowTokens, TokenScores
 from mlxcel.text.detokenize import Detokenizer
 from mlxcel.text.stops import StopMatcher
 
-LIMITS = (FinishReason.LENGTH, FinishReason.CONTEXT)
+LIMITS = (
+    FinishReason.LENGTH,
+    FinishReason.CONTEXT,
+    FinishReason.INDENT,
+    FinishReason.TIME,
+)
 """They end an answer in mid-sentence."""
 
 
@@ -25,12 +31,18 @@ class ChoiceAssembler:
         stops: StopMatcher,
         presenter: Presenter,
         likelihood: Reader,
+        lines: LineLimits | None = None,
+        tells_ids: bool = False,
     ) -> None:
         self._choice = choice
         self._detokenizer = detokenizer
         self._stops = stops
         self._presenter = presenter
         self._likelihood = likelihood
+        self._lines = lines
+        self._tells_ids = tells_ids
+        self._untold: list[int] = []
+        """Tokens since the last delta, where they are told."""
         self.tokens = 0
         """Those said, up to the one that completed a stop."""
         self.has_ended = False
@@ -40,10 +52,14 @@ class ChoiceAssembler:
         for ids, scores in _steps(row):
             before = self.tokens
             text, stop = self._read(ids, is_forced=row.is_forced)
+            text, cut = (text, None) if self._lines is None else self._lines.feed(text)
             deltas = self._presenter.feed(text)
             if scores is not None and self.tokens > before:
                 deltas = self._with_scores(deltas, ids, scores)
-            yield from deltas
+            yield from self._with_ids(deltas, ids)
+            if cut is not None:
+                yield from self._finish(cut, None)
+                return
             if stop is not None:
                 yield from self._finish(FinishReason.STOP, stop)
                 return
@@ -51,7 +67,7 @@ class ChoiceAssembler:
     def end(self, reason: FinishReason) -> Iterator[Event]:
         """The worker has no more tokens for it."""
         text, stop = self._rest()
-        yield from self._presenter.feed(text)
+        yield from self._with_ids(self._presenter.feed(text), ())
         yield from self._finish(reason if stop is None else FinishReason.STOP, stop)
 
     def _read(self, ids: Sequence[int], *, is_forced: bool) -> tuple[str, str | None]:
@@ -92,10 +108,22 @@ class ChoiceAssembler:
             return [TextDelta("", self._choice, entries)]
         return [*deltas[:-1], replace(deltas[-1], logprobs=entries)]
 
+    def _with_ids(self, deltas: list[Delta], ids: Sequence[int]) -> list[Delta]:
+        """On the last of the deltas; without any they wait for the next one."""
+        if not self._tells_ids:
+            return deltas
+        self._untold += ids
+        if not deltas or not isinstance(deltas[-1], TextDelta):
+            return deltas
+        told, self._untold = tuple(self._untold), []
+        return [*deltas[:-1], replace(deltas[-1], ids=told)]
+
     def _finish(self, reason: FinishReason, stop: str | None) -> Iterator[Event]:
         self.has_ended = True
         rest = self._presenter.finish(is_cut=reason in LIMITS)
         yield from rest
+        if self._untold:
+            yield TextDelta("", self._choice, ids=tuple(self._untold))
         has_calls = any(isinstance(event, ToolCallDelta) for event in rest)
         if has_calls and not self._presenter.lost_half_call:
             reason, stop = FinishReason.TOOL_CALLS, None

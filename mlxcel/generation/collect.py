@@ -11,6 +11,8 @@ from mlxcel.core.events import (
     Event,
     Failed,
     Finished,
+    PromptScored,
+    PromptToken,
     ReasoningDelta,
     TextDelta,
     TokenLogprobs,
@@ -25,8 +27,8 @@ async def collect(events: AsyncIterator[Event]) -> Answer:
     async for event in events:
         drafts.take(event)
         match event:
-            case Finished(usage=usage, timings=timings):
-                return Answer(choices=drafts.ended(), usage=usage, timings=timings)
+            case Finished(usage=usage, timings=timings, slot=slot):
+                return Answer(choices=drafts.ended(), usage=usage, timings=timings, slot=slot)
             case Failed(error=error):
                 raise RemoteError(error)
     raise GenerationFailed("the events ended without a finish")
@@ -43,6 +45,8 @@ class Drafts:
         match event:
             case TextDelta() | ReasoningDelta() | ToolCallDelta():
                 self._drafts[event.choice].take(event)
+            case PromptScored(tokens=tokens, choice=choice):
+                self._drafts[choice].prompt = tokens
             case ChoiceFinished():
                 self._ended[event.choice] = self._drafts[event.choice].finish(event)
 
@@ -59,6 +63,8 @@ class _Draft:
     reasoning: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    prompt: tuple[PromptToken, ...] = ()
 
     def take(self, delta: TextDelta | ReasoningDelta | ToolCallDelta) -> None:
         if isinstance(delta, ToolCallDelta):
@@ -67,6 +73,8 @@ class _Draft:
             return
         (self.text if isinstance(delta, TextDelta) else self.reasoning).append(delta.text)
         self.logprobs += delta.logprobs
+        if isinstance(delta, TextDelta):
+            self.ids += delta.ids
 
     def finish(self, end: ChoiceFinished) -> Choice:
         return Choice(
@@ -77,4 +85,6 @@ class _Draft:
             logprobs=tuple(self.logprobs),
             matched_stop=end.matched_stop,
             reasoning_only=end.reasoning_only,
+            ids=tuple(self.ids),
+            prompt=self.prompt,
         )

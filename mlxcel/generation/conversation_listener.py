@@ -72,7 +72,7 @@ class ConversationListener:
 def ends_of(request: GenerationRequest, model: ChatModel, tokens: Sequence[int]) -> list[int]:
     """Renders the conversation once for each of its messages."""
     kwargs = template_kwargs(request, model)
-    messages = request.prompt.messages
+    messages = request.chat.messages
     texts = []
     for count in range(1, len(messages) + 1):
         try:
@@ -85,7 +85,7 @@ def ends_of(request: GenerationRequest, model: ChatModel, tokens: Sequence[int])
 
 def _joined(request: GenerationRequest, prepared: Prepared, answer: Choice) -> tuple[Message, ...]:
     """The messages of a request with their answer: a turn of its own, or the rest of the last."""
-    messages = request.prompt.messages
+    messages = request.chat.messages
     said = Message(
         role="assistant", text=answer.text, reasoning=answer.reasoning, calls=answer.calls
     )

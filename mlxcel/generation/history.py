@@ -15,7 +15,7 @@ from mlxcel.text.stamp import pin_stamp
 
 def with_pinned_stamp(request: GenerationRequest) -> GenerationRequest:
     """In the system messages at the beginning."""
-    messages = request.prompt.messages
+    messages = request.chat.messages
     stamped = leading_system(messages)
     pinned = (replace(message, text=pin_stamp(message.text)) for message in stamped)
     return with_messages(request, (*pinned, *messages[len(stamped) :]))
@@ -32,12 +32,12 @@ def with_echo(
         return request, None
     start = Trail.start(
         tags.template_digest(model, kwargs, is_begun=False),
-        tags.tools_digest(request.prompt.tools),
+        tags.tools_digest(request.chat.tools),
         tags.session_of(request.cache).encode(),
     )
-    messages, trail = with_thoughts(request.prompt.messages, start, echo)
+    messages, trail = with_thoughts(request.chat.messages, start, echo)
     return with_messages(request, messages), trail
 
 
 def with_messages(request: GenerationRequest, messages: Sequence[Message]) -> GenerationRequest:
-    return replace(request, prompt=replace(request.prompt, messages=tuple(messages)))
+    return replace(request, prompt=replace(request.chat, messages=tuple(messages)))

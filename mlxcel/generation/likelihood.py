@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from mlxcel.core.events import Likely, TokenLogprobs
+from mlxcel.core.events import Likely, PromptToken, TokenLogprobs
 from mlxcel.link.messages import TokenScores
 from mlxcel.text.vocabulary import Vocabulary
 
@@ -13,10 +13,16 @@ IMPOSSIBLE = -9999.0
 Reader = Callable[[Sequence[int], Sequence[TokenScores]], tuple[TokenLogprobs, ...]]
 
 
-def reader(vocabulary: Vocabulary) -> Reader:
+def _likely_of(vocabulary: Vocabulary) -> Callable[[int, float], Likely]:
     def likely(token: int, logprob: float) -> Likely:
         text, data = _shown(vocabulary, token)
-        return Likely(text, max(logprob, IMPOSSIBLE), data)
+        return Likely(text, max(logprob, IMPOSSIBLE), data, token)
+
+    return likely
+
+
+def reader(vocabulary: Vocabulary) -> Reader:
+    likely = _likely_of(vocabulary)
 
     def read(ids: Sequence[int], scores: Sequence[TokenScores]) -> tuple[TokenLogprobs, ...]:
         """One entry a token."""
@@ -24,6 +30,24 @@ def reader(vocabulary: Vocabulary) -> Reader:
             TokenLogprobs(likely(token, place.said), tuple(likely(*one) for one in place.top))
             for token, place in zip(ids, scores, strict=True)
         )
+
+    return read
+
+
+def prompt_reader(
+    vocabulary: Vocabulary,
+) -> Callable[[Sequence[int], Sequence[TokenScores]], tuple[PromptToken, ...]]:
+    likely = _likely_of(vocabulary)
+
+    def read(ids: Sequence[int], scores: Sequence[TokenScores]) -> tuple[PromptToken, ...]:
+        """All tokens of a prompt; `scores` are those from the second on."""
+        first = likely(ids[0], 0.0)
+        tokens = [PromptToken(first.token, None, first.data, first.id)]
+        for token, place in zip(ids[1:], scores, strict=True):
+            said = likely(token, place.said)
+            top = tuple(likely(*one) for one in place.top)
+            tokens.append(PromptToken(said.token, said.logprob, said.data, said.id, top))
+        return tuple(tokens)
 
     return read
 

@@ -46,7 +46,7 @@ def warm_for(
 def _beginning(prepared: Prepared, answer: Choice, model: ChatModel) -> list[int]:
     """The tokens of the next prompt up to where the client's words are."""
     request = prepared.request
-    told = (*request.prompt.messages, _sent_back(request, answer, prepared))
+    told = (*request.chat.messages, _sent_back(request, answer, prepared))
     kwargs = template_kwargs(request, model)
     first, second = (
         render(with_messages(request, (*told, _next(answer, probe))), model, kwargs).text
@@ -60,7 +60,7 @@ def _sent_back(request: GenerationRequest, answer: Choice, prepared: Prepared) -
     """The answer as the client will show it. Its thoughts are there if we put them back, or if the
     client sends such things, which earlier turns tell."""
     is_recalled = prepared.trail is not None and not answer.calls
-    sends_thoughts = any(message.reasoning for message in request.prompt.messages)
+    sends_thoughts = any(message.reasoning for message in request.chat.messages)
     has_thoughts = is_recalled or sends_thoughts
     return Message(
         role="assistant",

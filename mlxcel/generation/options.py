@@ -47,6 +47,8 @@ class ChatOptions:
     """The KV of system messages is kept in a file of its own."""
     echo_bytes: int = 0
     """Of thoughts that are put back into later turns; 0: none."""
+    spm_infill: bool = False
+    """The code behind a gap is shown before that in front of it."""
     pins_stamp: bool = False
     """What changes with every request in the stamp of Claude Code is blanked out."""
 
@@ -71,6 +73,7 @@ class ChatOptions:
             caches=_is_cache_on(cache["prompt"]),
             marks_system=cache["prefix_dir"] is not None,
             echo_bytes=cache["reasoning_echo_max_bytes"],
+            spm_infill=options["spm_infill"],
             pins_stamp=options["pin_billing_stamp"],
         )
 

@@ -3,27 +3,21 @@
 Pure and slow (30,000 tokens take a tenth of a second): the service runs it on a thread.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 from msgspec.structs import replace
 
-from mlxcel.core.cache import CacheTag
-from mlxcel.core.errors import BadRequest, ContextLengthExceeded
-from mlxcel.core.request import GenerationRequest
+from mlxcel.core.request import GenerationRequest, TextPrompt
 from mlxcel.core.sampling import SamplingParams
-from mlxcel.generation import tags
 from mlxcel.generation.chat_model import ChatModel
-from mlxcel.generation.history import with_echo, with_pinned_stamp
 from mlxcel.generation.reecho import ReasoningEcho, Trail
-from mlxcel.generation.render import render, template_kwargs
 from mlxcel.generation.token_ids import with_token_ids
 from mlxcel.generation.watch import loop_guard, thinking_budget, watch_over
+from mlxcel.generation.wording import check_ids, word
 from mlxcel.link.messages import Submit, pack_tokens
 from mlxcel.text.language.index import language_bias
-from mlxcel.text.prefill import Places, Prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +55,11 @@ def prepare(
     Raises BadRequest (TemplateRefused and BadField are some) and ContextLengthExceeded.
     """
     sampling = _sampling(request, model, vocab_size, operator_ids)
-    kwargs = template_kwargs(request, model)
-    if model.options.pins_stamp:
-        request = with_pinned_stamp(request)
-    request, trail = with_echo(request, model, kwargs, echo)
-    is_cached = tags.is_cached(request, model)
-    places = Places(history=is_cached, system=is_cached and model.options.marks_system)
-    prompt = render(request, model, kwargs, places)
-    ids, tag = _encoded(prompt, request, model, kwargs, window)
-    watch = watch_over(request, model, prompt, kwargs)
+    worded = word(request, model, window=window, echo=echo)
+    request, prompt, ids = worded.request, worded.prompt, worded.ids
+    if isinstance(request.prompt, TextPrompt):
+        check_ids(ids, vocab_size, request.prompt.param)
+    watch = watch_over(request, model, prompt, worded.kwargs)
     submit = Submit(
         id=request.id,
         tokens=pack_tokens(ids),
@@ -79,45 +69,28 @@ def prepare(
         choices=request.choices,
         lane=request.lane,
         top_logprobs=request.top_logprobs,
+        scores_prompt=request.scores_prompt,
+        is_post_sampling=request.is_post_sampling,
+        tells_progress=request.tells_progress,
         ignore_eos=request.ignore_eos,
         loop=loop_guard(request, family),
         thinking=watch.thinking,
         constraint=watch.constraint,
         lora=request.lora,
-        cache=tag,
+        cache=worded.tag,
+        keep=request.keep,
+        discard=request.discard,
     )
     return Prepared(
         submit=submit,
         prompt_tokens=len(ids),
-        continues=bool(prompt.begun),
-        echoed=prompt.echoed if request.prompt.echo else "",
+        continues=worded.continues,
+        echoed=worded.echoed,
         is_open=watch.is_open,
         ignores_budget=model.marks is None and thinking_budget(request) >= 0,
         request=request,
-        trail=None if prompt.begun else trail,
+        trail=worded.trail,
     )
-
-
-def _encoded(
-    prompt: Prompt,
-    request: GenerationRequest,
-    model: ChatModel,
-    kwargs: Mapping[str, Any],
-    window: int,
-) -> tuple[list[int], CacheTag | None]:
-    text = prompt.text
-    # Encoding megabytes takes half a minute. No token is empty, so that what has no more
-    # characters than the window has tokens needs no closer look.
-    if 0 < window < len(text):
-        least = model.text.least_tokens(text)
-        if least > window:
-            raise ContextLengthExceeded(least, window, is_least=True)
-    ids, tag = tags.encoded(model, prompt, request, kwargs)
-    if not ids:
-        raise BadRequest("the prompt is empty; send at least one message", param="messages")
-    if 0 < window <= len(ids):
-        raise ContextLengthExceeded(len(ids), window)
-    return ids, tag
 
 
 def _sampling(
@@ -128,6 +101,7 @@ def _sampling(
         request.sampling,
         text=text,
         breakers=request.dry_breakers,
+        biased=request.bias_texts,
         vocab_size=vocab_size,
         spared=operator_ids,
     )

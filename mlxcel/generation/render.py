@@ -20,7 +20,7 @@ def template_kwargs(request: GenerationRequest, model: ChatModel) -> dict[str, A
     """Strongest first: the request, the options made for one key each, the kwargs of the
     settings, into which the start puts what is known of the model."""
     live = request.settings.template_kwargs
-    kwargs = {**live, **_of_options(model.options), **request.prompt.kwargs}
+    kwargs = {**live, **_of_options(model.options), **request.chat.kwargs}
     if model.options.caches and not isinstance(kwargs.get(KEEPS_THOUGHTS), bool):
         # A turn that reads as it was written is found again.
         kwargs[KEEPS_THOUGHTS] = True
@@ -66,8 +66,8 @@ def _shown(
             "this model has no chat template; set generation.chat_template.file or .text",
             param="messages",
         )
-    tools = _offered(request.prompt)
-    messages = _messages(request.prompt, model, kwargs)
+    tools = _offered(request.chat)
+    messages = _messages(request.chat, model, kwargs)
     if not model.template.knows_tools:
         if not model.template.knows_calls:
             messages = with_calls(messages)

@@ -6,14 +6,17 @@ from pathlib import Path
 from mlxcel.core.ports import ServedModel
 from mlxcel.core.status import ModelInfo
 from mlxcel.core.window import effective_window
+from mlxcel.text.infill import Markers
 
 
 def served_model(
     *,
     aliases: Iterable[str],
+    tags: Iterable[str] = (),
     name: str,
     path: Path | None,
     info: ModelInfo | None,
+    markers: Markers,
 ) -> ServedModel:
     """`name` may be `owner/name`. `path` is None for a model without weights, `info` until the
     worker was ready once."""
@@ -23,11 +26,14 @@ def served_model(
         id=names[0] if names else own[0],
         names=tuple(dict.fromkeys(names + own)),
         aliases=names,
+        tags=tuple(tags),
         family="" if info is None else info.family,
         vocab_size=0 if info is None else info.vocab_size,
         hidden_size=0 if info is None else info.hidden_size,
         train_window=0 if info is None else info.train_window,
         context_window=0 if info is None else info.context_window,
+        lacks_fim=markers.lacking,
+        fim_words=markers.words,
     )
 
 

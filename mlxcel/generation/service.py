@@ -7,20 +7,24 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from mlxcel.core.errors import DecodeTimeout, RemoteError, StartupError
+from mlxcel.core.errors import ContextLengthExceeded, RemoteError, StartupError
 from mlxcel.core.events import Event, Failed, Finished
-from mlxcel.core.ports import ServedModel
+from mlxcel.core.ports import ModelFacts, ServedModel
 from mlxcel.core.request import GenerationRequest
 from mlxcel.core.status import WorkerStatus
+from mlxcel.generation.adapters import Adapters
 from mlxcel.generation.aftermath import Aftermath
 from mlxcel.generation.assemble import assembler
 from mlxcel.generation.cache_control import CacheControl
 from mlxcel.generation.chat_model import ChatModel
 from mlxcel.generation.conversation_listener import conversation_listeners
 from mlxcel.generation.conversations import AskPort, ConversationService
+from mlxcel.generation.facts import model_facts
 from mlxcel.generation.listening import Listener, heard
 from mlxcel.generation.options import ChatOptions
 from mlxcel.generation.prepare import Prepared, prepare
@@ -28,8 +32,12 @@ from mlxcel.generation.reecho import ReasoningEcho
 from mlxcel.generation.served import served_model, slot_window
 from mlxcel.generation.slot_table import SlotTable
 from mlxcel.generation.slots import Slots
+from mlxcel.generation.text_tools import TextTools
 from mlxcel.generation.watch import check_budget, check_form
-from mlxcel.link.messages import RowEvent, RowFailed, Submit, Warm
+from mlxcel.generation.watchdog import Channel, Watchdog
+from mlxcel.generation.wording import word
+from mlxcel.link.messages import RowFailed, SetLora, Submit, Warm
+from mlxcel.text.infill import find_markers
 from mlxcel.text.language import index as languages
 from mlxcel.text.template import ChatTemplate
 from mlxcel.text.tokenizer import TextModel, byte_text_model, read_text_model
@@ -40,17 +48,6 @@ log = logging.getLogger(__name__)
 _PREPARE_THREADS = 2
 EVENTS_A_TURN = 64
 """Told without a wait before others have a turn: rows that wait are read faster than sent."""
-
-
-class Channel(Protocol):
-    """The events of one row, in order; the last is RowFinished or RowFailed."""
-
-    @property
-    def is_ready(self) -> bool:
-        """`next` answers without waiting."""
-        ...
-
-    async def next(self) -> RowEvent: ...
 
 
 class ChatPort(AskPort, Protocol):
@@ -70,6 +67,14 @@ class ChatPort(AskPort, Protocol):
         only that one need not go on: the place and the events of the others stay."""
         ...
 
+    def end_thinking(self, request_id: str, /) -> None:
+        """Of a request that is open and controllable; a no-op for any other."""
+        ...
+
+    def set_lora(self, message: SetLora, /) -> None:
+        """From now on, and again for a worker that starts anew."""
+        ...
+
     def warm(self, message: Warm, /) -> None:
         """A beginning to read while there is nothing else to do; nobody waits for it."""
         ...
@@ -84,6 +89,7 @@ class GenerationService:
         model = options["model"]
         self._chat = chat
         self._aliases: tuple[str, ...] = tuple(model["alias"])
+        self._tags: tuple[str, ...] = tuple(model["tags"])
         self._name: str = model["name"]
         # A model without a folder has no weights: it speaks bytes.
         self._path = None if model["path"] is None else Path(model["path"])
@@ -107,11 +113,15 @@ class GenerationService:
         self._has_warned = False
         self._has_checked_bias = False
         self._pool = ThreadPoolExecutor(_PREPARE_THREADS, thread_name_prefix="prepare")
+        self._markers = find_markers(text.vocabulary)
+        self.text = TextTools(text)
+        self.adapters = Adapters.of(model["lora"], chat=chat)
         self.cache = CacheControl(chat)
         self._seats = SlotTable(lambda: chat.status().stats.slots)
         self.slots = Slots.of(
             self._seats,
             chat=chat,
+            text=text,
             folder=options["cache"]["slot_save_path"],
             model=self._path,
             name=self._name,
@@ -121,10 +131,17 @@ class GenerationService:
     def model(self) -> ServedModel:
         return served_model(
             aliases=self._aliases,
+            tags=self._tags,
             name=self._name,
             path=self._path,
             info=self.status().model,
+            markers=self._markers,
         )
+
+    @cached_property
+    def facts(self) -> ModelFacts:
+        # A dozen renderings: not at the start, which nobody wants longer.
+        return model_facts(self._model, self._path)
 
     def status(self) -> WorkerStatus:
         return self._chat.status()
@@ -134,9 +151,10 @@ class GenerationService:
         # before its prompt is rendered.
         await self._check(request)
         channel = self._chat.open(request.id)
+        watch = Watchdog(channel, request.id, request.settings.decode_timeout_s)
         try:
             prepared = await self._prepare(request)
-            self._seats.took(request.id, prepared.submit)
+            self._seats.took(request.id, prepared.submit, request)
             self._chat.send(prepared.submit)
             row = await channel.next()
             if isinstance(row, RowFailed):
@@ -150,6 +168,8 @@ class GenerationService:
             while True:
                 self._seats.heard(row)
                 for event in heard(answer, row, listeners):
+                    if isinstance(event, Finished):
+                        event = replace(event, slot=self._seats.slot_of(request.id))
                     if isinstance(event, Finished | Failed):
                         # Before the last frames go out: a slow reader must not keep a slot.
                         self._leave(request.id)
@@ -163,9 +183,36 @@ class GenerationService:
                 for choice in answer.take_cut():
                     self._chat.cancel(request.id, choice)
                 told = told if channel.is_ready else 0
-                row = await _next_row(channel, request, is_decoding=answer.is_decoding)
+                row = await watch.next(is_decoding=answer.is_decoding)
         finally:
+            watch.stop()
             self._leave(request.id)
+
+    async def count(self, request: GenerationRequest) -> int:
+        await self._check(request)
+
+        def work() -> int:
+            try:
+                return len(word(request, self._model, window=self.window).ids)
+            except ContextLengthExceeded as why:
+                if why.is_least:
+                    raise
+                return why.prompt_tokens
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def render(self, request: GenerationRequest) -> str:
+        def work() -> str:
+            return word(request, self._model, window=self.window).prompt.text
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def end_thinking(self, request_id: str) -> None:
+        self._chat.end_thinking(request_id)
+
+    @property
+    def window(self) -> int:
+        return slot_window(self.status().model)
 
     def _leave(self, request_id: str) -> None:
         self._chat.cancel(request_id)
@@ -237,19 +284,6 @@ def _biased_ids(pairs: Sequence[Sequence[Any]], text: TextModel, name: str) -> f
             f"{name}, whose ids end at {size - 1}"
         )
     return ids
-
-
-async def _next_row(channel: Channel, request: GenerationRequest, *, is_decoding: bool) -> RowEvent:
-    """The decode watchdog: a prompt that is read or waits may be silent for long, a row that
-    decodes may not."""
-    if channel.is_ready or not is_decoding:
-        return await channel.next()
-    limit_s = request.settings.decode_timeout_s
-    try:
-        async with asyncio.timeout(limit_s):
-            return await channel.next()
-    except TimeoutError:
-        return RowFailed(request.id, DecodeTimeout(limit_s).info())
 
 
 def _chat_template(

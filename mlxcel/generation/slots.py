@@ -6,19 +6,21 @@ where that still has it, so that the next request finds it there.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
 from mlxcel.core.errors import NotImplementedHere, Unavailable
-from mlxcel.core.ports import SlotFile
+from mlxcel.core.ports import SlotFile, SlotState
 from mlxcel.core.status import ModelInfo, WorkerStatus
 from mlxcel.core.window import effective_window
 from mlxcel.generation.identity import read_identity
 from mlxcel.generation.slot_files import SlotFiles
+from mlxcel.generation.slot_states import slot_states
 from mlxcel.generation.slot_table import SlotTable
 from mlxcel.link.messages import Warm
+from mlxcel.text.tokenizer import TextModel
 
 T = TypeVar("T")
 
@@ -39,27 +41,36 @@ class Slots:
         table: SlotTable,
         *,
         chat: Warmed,
+        text: TextModel,
         files: SlotFiles | None = None,
         threads: ThreadPoolExecutor | None = None,
     ) -> None:
         """Without `files` nothing is kept."""
         self._table = table
         self._chat = chat
+        self._text = text
         self._files = files
         self._threads = threads
 
     @classmethod
     def of(
-        cls, table: SlotTable, *, chat: Warmed, folder: str | None, model: Path | None, name: str
+        cls,
+        table: SlotTable,
+        *,
+        chat: Warmed,
+        text: TextModel,
+        folder: str | None,
+        model: Path | None,
+        name: str,
     ) -> Self:
         """`folder` is `cache.slot_save_path`; `model` and `name` are those of the checkpoint."""
         if folder is None:
-            return cls(table, chat=chat)
+            return cls(table, chat=chat, text=text)
         # One thread: what is written to a file is what the last of two clients wanted.
         threads = ThreadPoolExecutor(1, thread_name_prefix="slots")
         identity = threads.submit(read_identity, model, name)
         files = SlotFiles(Path(folder).expanduser(), identity.result)
-        return cls(table, chat=chat, files=files, threads=threads)
+        return cls(table, chat=chat, text=text, files=files, threads=threads)
 
     def check_kept(self) -> None:
         self._kept()
@@ -68,6 +79,14 @@ class Slots:
     def count(self) -> int:
         self._model()
         return self._table.count
+
+    def states(self, *, with_text: bool = False) -> Sequence[SlotState]:
+        model = self._chat.status().model
+        if model is None:
+            return ()
+        window = effective_window(model.context_window, model.train_window)
+        states = slot_states(self._table, window=window, text=self._text, with_text=with_text)
+        return tuple(states)
 
     async def save(self, slot: int, name: str) -> SlotFile:
         files = self._kept()

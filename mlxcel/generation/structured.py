@@ -12,11 +12,11 @@ from functools import cache, lru_cache
 from typing import Any
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
-from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
 
 from mlxcel.core.byte_vocab import EOS, VOCAB_SIZE
 from mlxcel.core.errors import BadField
-from mlxcel.core.request import OutputFormat, OutputKind
+from mlxcel.core.output import OutputFormat, OutputKind
+from mlxcel.generation.gbnf import UNFORCED, GbnfError, gbnf_to_lark
 from mlxcel.generation.json_schema import Lowering, Schema, escaped
 from mlxcel.generation.schema_checks import SchemaRefused
 from mlxcel.generation.schema_graph import check_progress, target, without_endless
@@ -159,8 +159,8 @@ def _json_grammar(root: Schema, parts: dict[str, Schema]) -> str:
 
 
 def _grammar_of(schema: dict[str, Any]) -> str:
-    source = json.dumps(schema)
-    return str(LLMatcher.grammar_from_json_schema(source, overrides=JSON_FORM))  # type: ignore[arg-type]
+    source = json.dumps({**schema, "x-guidance": JSON_FORM})
+    return str(LLMatcher.grammar_from_lark(f"{UNFORCED}\nstart: %json {source}\n"))
 
 
 class _Search:
@@ -225,12 +225,9 @@ def _of_gbnf(source: str) -> str:
     _check_size(source, MAX_GRAMMAR_BYTES)
     try:
         lark = gbnf_to_lark(source)
-    except GbnfToLarkError as error:
-        raise _Refused(f"not a GBNF grammar: {error!s:.200}") from error
-    except Exception as error:  # what the converter raises else has no narrower class
-        log.info("a GBNF grammar is refused: %s", error)
-        raise _Refused(f"not a GBNF grammar that can be read: {error!s:.200}") from error
-    return _of_lark(str(lark))
+    except GbnfError as error:
+        raise _Refused(f"not a GBNF grammar: {error}") from error
+    return _of_lark(lark)
 
 
 def _of_lark(source: str) -> str:

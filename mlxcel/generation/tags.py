@@ -28,8 +28,8 @@ def encoded(
     return ids, CacheTag(
         session=session_of(request.cache),
         template=template_digest(model, kwargs, is_begun=bool(prompt.begun)),
-        tools=tools_digest(request.prompt.tools),
-        tool_choice=choice_tag(request.prompt),
+        tools=tools_digest(request.chat.tools),
+        tool_choice=choice_tag(request.chat),
         # The last token is always read: what it is followed by is what was asked for.
         boundary=min(boundary, max(0, len(ids) - 1)),
         system=system,
@@ -37,8 +37,16 @@ def encoded(
     )
 
 
+def plain_tag(model: ChatModel, request: GenerationRequest) -> CacheTag | None:
+    """Of a prompt that no template has made."""
+    if not is_cached(request, model):
+        return None
+    return CacheTag(session=session_of(request.cache), template=_digest(b"plain"))
+
+
 def is_cached(request: GenerationRequest, model: ChatModel) -> bool:
-    return request.cache.is_on and model.options.caches
+    """What has to score its prompt reads it cold."""
+    return request.cache.is_on and model.options.caches and not request.scores_prompt
 
 
 def session_of(use: CacheUse) -> str:

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from mlxcel.core.errors import BadRequest
-from mlxcel.core.request import GenerationRequest
+from mlxcel.core.request import ChatPrompt, GenerationRequest
 from mlxcel.core.steering import Constraint, LoopGuard, Thinking
 from mlxcel.generation.chat_model import ChatModel
 from mlxcel.generation.structured import compiled
+from mlxcel.generation.triggers import check_triggers, looked_for
 from mlxcel.text.prefill import Prompt
 from mlxcel.text.thinking import Marks, Phase, phase_after
 
@@ -27,6 +30,7 @@ class Watch:
 def check_form(request: GenerationRequest) -> None:
     """Raises BadField for a form that cannot be enforced."""
     if request.output is not None:
+        check_triggers(request.output.triggers)
         compiled(request.output)
 
 
@@ -47,16 +51,17 @@ def watch_over(
     request: GenerationRequest, model: ChatModel, prompt: Prompt, kwargs: Mapping[str, Any]
 ) -> Watch:
     """Raises BadField for a form that cannot be enforced."""
-    output = request.output
-    grammar = model.call_grammar(request.prompt) if output is None else compiled(output)
+    constraint = _constraint(request, model)
     if model.marks is None:
-        return Watch(constraint=None if grammar is None else Constraint(grammar=grammar))
+        return Watch(constraint=constraint)
     phase = phase_after(prompt.text, prompt.begun, model.marks)
-    waits = grammar is not None and _may_think(phase, kwargs)
-    budget = thinking_budget(request)
+    # Thoughts are told apart in conversations alone: elsewhere the whole text has the form.
+    is_chat = isinstance(request.prompt, ChatPrompt)
+    waits = constraint is not None and is_chat and _may_think(phase, kwargs)
+    is_watched = waits or thinking_budget(request) >= 0 or request.is_controllable
     return Watch(
-        thinking=_thinking(model, model.marks, budget, phase) if waits or budget >= 0 else None,
-        constraint=None if grammar is None else Constraint(grammar=grammar, after_thinking=waits),
+        thinking=_thinking(request, model, model.marks, phase) if is_watched else None,
+        constraint=replace(constraint, after_thinking=True) if constraint and waits else constraint,
         is_open=phase is Phase.OPEN,
     )
 
@@ -81,11 +86,22 @@ def _may_think(phase: Phase, kwargs: Mapping[str, Any]) -> bool:
     return phase is Phase.OPEN or (phase is Phase.PENDING and not is_off)
 
 
-def _thinking(model: ChatModel, marks: Marks, budget: int, phase: Phase) -> Thinking:
+def _constraint(request: GenerationRequest, model: ChatModel) -> Constraint | None:
+    """As if nobody thought."""
+    output = request.output
+    if output is None:
+        grammar = model.call_grammar(request.chat)
+        return None if grammar is None else Constraint(grammar=grammar)
+    triggers = looked_for(output.triggers, model.text, request.preserved)
+    return Constraint(grammar=compiled(output), triggers=triggers)
+
+
+def _thinking(request: GenerationRequest, model: ChatModel, marks: Marks, phase: Phase) -> Thinking:
     return Thinking(
         open_ids=marks.open_ids,
         close_ids=marks.close_ids,
         message_ids=tuple(model.text.encode(model.options.budget_message)),
-        budget=budget,
+        budget=thinking_budget(request),
         is_open=phase is Phase.OPEN,
+        may_be_ended=request.is_controllable,
     )

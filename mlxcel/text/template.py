@@ -77,7 +77,14 @@ class ChatTemplate:
         developer = self._knows_developer
         try:
             own["messages"] = [as_template_message(m, knows_developer=developer) for m in messages]
-            return self._template.render({**_ABSENT, **self._special_tokens, **kwargs, **own})
+        except _REFUSALS as error:
+            raise TemplateRefused(str(error) or type(error).__name__) from error
+        return self.render_variables({**kwargs, **own})
+
+    def render_variables(self, variables: Mapping[str, Any]) -> str:
+        """With the variables as they are, `messages` among them. Raises TemplateRefused."""
+        try:
+            return self._template.render({**_ABSENT, **self._special_tokens, **variables})
         except _REFUSALS as error:
             raise TemplateRefused(str(error) or type(error).__name__) from error
 

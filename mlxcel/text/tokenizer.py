@@ -5,7 +5,8 @@ Read from the files of a checkpoint folder; needs no weights, no mlx and no tran
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from mlxcel.text.tools.specials import special_words
 from mlxcel.text.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
+# Batches are of one text here, and threads of the library's own trouble a process that forks.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 Json = Mapping[str, Any]
 
@@ -55,13 +58,46 @@ class TextModel:
 
     def encode(self, text: str) -> list[int]:
         """Without what the tokenizer puts around a text, such as BOS: templates write that."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return _ids(self._tokenizer, text)
+
+    def encode_whole(self, text: str) -> list[int]:
+        """With what the tokenizer puts before a text, such as BOS. An empty text is BOS alone,
+        where there is one."""
+        encoding = _encoding(self._tokenizer, text, adds_special=True)
+        ids: list[int] = encoding.ids
+        if not text:
+            bos = self.vocabulary.id_of(self.special_tokens.get("bos_token", ""))
+            return [] if bos is None else [bos]
+        own = encoding.special_tokens_mask
+        while ids and own[len(ids) - 1]:
+            ids.pop()  # what ends a text: the answer goes on with it
         return ids
+
+    def encode_around(self, text: str) -> list[int]:
+        """With all that the tokenizer puts around a text, at its end as well."""
+        return _ids(self._tokenizer, text, adds_special=True)
+
+    def encode_plain(self, text: str, *, adds_special: bool) -> list[int]:
+        """The words of special tokens are text like any other. `adds_special`: with what the
+        tokenizer puts around a text."""
+        return _ids(self._plain, text, adds_special=adds_special)
+
+    @cached_property
+    def _plain(self) -> Tokenizer:
+        # A setting of the tokenizer as a whole, which others encode with at this moment.
+        plain = Tokenizer.from_str(self._tokenizer.to_str())
+        plain.encode_special_tokens = True
+        return plain
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Special tokens by their names; U+FFFD for broken bytes."""
+        texts: list[str] = self._tokenizer.decode_batch([list(ids)], skip_special_tokens=False)
+        return texts[0]
 
     def encode_marked(self, text: str, *places: int) -> tuple[list[int], list[int]]:
         """What `encode` gives, and for each place, counted in characters, how many of the tokens
         end at or before it."""
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        encoding = _encoding(self._tokenizer, text)
         return encoding.ids, [_tokens_before(encoding, place, len(text)) for place in places]
 
     def least_tokens(self, text: str) -> int:
@@ -84,6 +120,20 @@ class TextModel:
         if self._pieces is None:
             return WindowDetokenizer(self._tokenizer, visible=visible or {})
         return ByteDetokenizer(self._pieces, at_start=at_start, visible=visible or {})
+
+
+# As batches of one text: only those let other threads run meanwhile, and a long text takes seconds
+# (tokenizers 0.23).
+
+
+def _encoding(tokenizer: Tokenizer, text: str, *, adds_special: bool = False) -> Encoding:
+    return tokenizer.encode_batch([text], add_special_tokens=adds_special)[0]
+
+
+def _ids(tokenizer: Tokenizer, text: str, *, adds_special: bool = False) -> list[int]:
+    """Without the places of the tokens in the text, which take as long again."""
+    ids: list[int] = tokenizer.encode_batch_fast([text], add_special_tokens=adds_special)[0].ids
+    return ids
 
 
 def _tokens_before(encoding: Encoding, place: int, end: int) -> int:

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from mlxcel.text.pieces import Pieces
 
+MOST_IDS = 2**32
 SEARCHES = 16
 """Results kept: each is asked for by every request while the settings stay as they are."""
 
@@ -40,6 +41,10 @@ class Vocabulary:
     def id_of(self, word: str) -> int | None:
         found: int | None = self._tokenizer.token_to_id(word)
         return found
+
+    def has_id(self, token: int) -> bool:
+        is_in_range = 0 <= token < MOST_IDS  # else tokenizers raises OverflowError
+        return is_in_range and self._tokenizer.id_to_token(token) is not None
 
     def bytes_of(self, token: int) -> bytes:
         """What a token stands for; a special token for its own name. Need not be whole UTF-8."""

@@ -9,6 +9,7 @@ from mlxcel.core.errors import (
 )
 from mlxcel.core.events import (
     FinishReason,
+    Started,
     Timings,
     Usage,
 )
@@ -24,6 +25,7 @@ from mlxcel.link.messages import (
     RowFinished,
     RowStarted,
     RowTokens,
+    SetLora,
     Submit,
     Warm,
 )
@@ -42,6 +44,13 @@ INFO = ModelInfo(
 )
 ERROR = ErrorInfo(code="generation_failed", status=500, message="NaN in the logits")
 SILENCE = None
+MODEL: dict[str, Any] = {
+    "path": None,
+    "name": "echo",
+    "alias": [],
+    "tags": [],
+    "lora": {"adapters": [], "init_without_apply": False, "fuse": False},
+}
 CACHE: dict[str, Any] = {
     "prompt": {"enabled": True, "capacity_bytes": None, "ram_mib": None},
     "conversations": {"enabled": False},
@@ -58,6 +67,7 @@ class ScriptedChannel:
     def __init__(self, rows: Sequence[RowEvent | None]) -> None:
         self._rows = iter(rows)
         self._next = next(self._rows, SILENCE)
+        self._put: asyncio.Future[RowEvent] = asyncio.get_running_loop().create_future()
 
     @property
     def is_ready(self) -> bool:
@@ -66,9 +76,12 @@ class ScriptedChannel:
     async def next(self) -> RowEvent:
         row, self._next = self._next, next(self._rows, SILENCE)
         if row is SILENCE:
-            await asyncio.Event().wait()
+            row = await self._put
         assert row is not None
         return row
+
+    def put(self, event: RowEvent, /) -> None:
+        self._put.set_result(event)
 
 
 class ScriptedChat:
@@ -88,6 +101,8 @@ class ScriptedChat:
         self.cancelled: list[str] = []
         self.cut: list[int] = []
         self.warmed: list[Warm] = []
+        self.ended: list[str] = []
+        self.scales: list[SetLora] = []
         self.state = WorkerStatus(name="chat", state=State.OK, model=INFO)
 
     def open(self, request_id: str, /) -> ScriptedChannel:
@@ -105,6 +120,12 @@ class ScriptedChat:
             self.cancelled.append(request_id)
         else:
             self.cut.append(choice)
+
+    def end_thinking(self, request_id: str, /) -> None:
+        self.ended.append(request_id)
+
+    def set_lora(self, message: SetLora, /) -> None:
+        self.scales.append(message)
 
     async def ask(
         self,
@@ -125,7 +146,7 @@ class ScriptedChat:
 def service(chat: ScriptedChat, **changes: Any) -> GenerationService:
     options = {
         "chat_template": {"text": None, "file": None},
-        "model": {"path": None, "name": "echo", "alias": []},
+        "model": MODEL,
         "reasoning": {
             "enabled": "auto",
             "effort": "default",
@@ -135,13 +156,15 @@ def service(chat: ScriptedChat, **changes: Any) -> GenerationService:
         },
         "skip_chat_parsing": False,
         "prefill_assistant": True,
+        "spm_infill": False,
         "lang_bias": {"file": None, "rebuild_cache": False},
         "cache_dir": None,
         "cache": CACHE,
         "pin_billing_stamp": True,
         "sampling": {"logit_bias": []},
     }
-    return GenerationService(options | changes, chat=chat)
+    model = MODEL | changes.pop("model", {})
+    return GenerationService(options | changes | {"model": model}, chat=chat)
 
 
 def request(text: str = "hi", *, stop: tuple[str, ...] = ()) -> GenerationRequest:
@@ -157,6 +180,8 @@ def request(text: str = "hi", *, stop: tuple[str, ...] = ()) -> GenerationReques
 
 
 STARTED = RowStarted("r1", queued_ms=0.0, prompt_ms=0.0)
+BEGAN = Started(0.0, 0.0)
+"""The event it becomes."""
 
 
 def rows(answer: bytes) -> list[RowEvent]:

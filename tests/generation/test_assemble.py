@@ -14,6 +14,7 @@ from mlxcel.core.events import (
     Failed,
     Finished,
     FinishReason,
+    Started,
     TextDelta,
     Timings,
     Usage,
@@ -97,7 +98,7 @@ def test_stop_of_many_bytes_matches_over_tokens() -> None:
 
 def test_order_is_accepted_text_end_finished() -> None:
     kinds = [type(event) for event in assembled(whole(b"hi"))]
-    assert kinds == [Accepted, TextDelta, ChoiceFinished, Finished]
+    assert kinds == [Accepted, Started, TextDelta, ChoiceFinished, Finished]
 
 
 def test_finish_keeps_the_workers_numbers_and_adds_the_wall_time() -> None:
@@ -227,3 +228,24 @@ def test_request_is_over_once_all_have_ended_although_one_still_runs(last: str) 
 def test_all_stopped_is_over_at_once() -> None:
     events = two(*said(b"a!"), *said(b"xy!", choice=1), stops=("!",))
     assert finish_of(events).usage.completion_tokens == 5
+
+
+@given(data=st.binary(max_size=12), cuts=st.lists(st.integers(0, 12)))
+def test_ids_are_told_beside_their_text_and_each_once(data: bytes, cuts: list[int]) -> None:
+    """What is held back to the last (half a character, half a stop string) takes its ids along."""
+    events = assembled(whole(data, cuts), ("\x00\x01",), tells_ids=True)
+    deltas = [event for event in events if isinstance(event, TextDelta)]
+    told = [token for delta in deltas for token in delta.ids]
+    assert told == list(data[: len(told)])
+    assert len(told) == finish_of(events).usage.completion_tokens
+    heard, shown = 0, 0
+    for delta in deltas:
+        heard, shown = heard + len(delta.ids), shown + len(delta.text)
+        assert shown <= len(data[:heard].decode(errors="replace"))
+
+
+def test_a_character_that_stays_half_takes_its_id_along() -> None:
+    events = assembled(whole(b"\xc3"), tells_ids=True)
+    assert [event for event in events if isinstance(event, TextDelta)] == [
+        TextDelta("\ufffd", ids=(0xC3,))
+    ]

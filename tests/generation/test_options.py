@@ -16,6 +16,7 @@ def options(top: dict[str, Any] | None = None, **reasoning: Any) -> ChatOptions:
     whole = {
         "skip_chat_parsing": False,
         "prefill_assistant": True,
+        "spm_infill": False,
         "reasoning": plain | reasoning,
         "cache": cache(enabled=False),
         "pin_billing_stamp": False,

@@ -6,7 +6,8 @@ import pytest
 
 from mlxcel.core.byte_vocab import END, EOS, USER
 from mlxcel.core.errors import BadField, BadRequest, ContextLengthExceeded
-from mlxcel.core.request import Lane, Message, OutputFormat, OutputKind
+from mlxcel.core.output import OutputFormat, OutputKind
+from mlxcel.core.request import Lane, Message
 from mlxcel.core.sampling import Dry, SamplingParams
 from mlxcel.core.settings import LanguageBias
 from mlxcel.core.steering import LoopGuard, Thinking

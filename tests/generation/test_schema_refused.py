@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mlxcel.core.errors import BadField
-from mlxcel.core.request import OutputFormat, OutputKind
+from mlxcel.core.output import OutputFormat, OutputKind
 from mlxcel.generation.structured import compiled
 
 DEFS = "$defs"

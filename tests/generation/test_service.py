@@ -33,6 +33,7 @@ from mlxcel.link.messages import (
     RowTokens,
 )
 from tests.generation.scripted import (
+    BEGAN,
     ERROR,
     INFO,
     SILENCE,
@@ -50,7 +51,7 @@ from tests.tiny.checkpoint import build_tiny_checkpoint
 async def test_stream_is_accepted_text_finished() -> None:
     events = [event async for event in service(ScriptedChat(rows(b"yes"))).generate(request())]
     end = ChoiceFinished(FinishReason.EOS)
-    assert events[:-1] == [Accepted(5), TextDelta("y"), TextDelta("es"), end]
+    assert events[:-1] == [Accepted(5), BEGAN, TextDelta("y"), TextDelta("es"), end]
     assert isinstance(events[-1], Finished)
 
 
@@ -139,7 +140,7 @@ async def test_failure_in_mid_stream_is_the_last_event() -> None:
         [RowAccepted("r1"), STARTED, RowTokens(id="r1", ids=[97]), RowFailed("r1", ERROR)]
     )
     events = [event async for event in service(chat).generate(request())]
-    assert events == [Accepted(5), TextDelta("a"), Failed(ERROR)]
+    assert events == [Accepted(5), BEGAN, TextDelta("a"), Failed(ERROR)]
     with pytest.raises(RemoteError, match="NaN"):
         await collect(service(chat).generate(request()))
 
@@ -163,7 +164,7 @@ async def test_window_is_the_slots_own(share: int, window: int) -> None:
 async def test_checkpoint_folder_gives_tokens_and_template(tmp_path: Path) -> None:
     folder = build_tiny_checkpoint(tmp_path / "tiny", layers=1, hidden=16)
     chat = ScriptedChat(rows(b"yes"))
-    text = service(chat, model={"path": str(folder), "name": "tiny", "alias": []})
+    text = service(chat, model={"path": str(folder), "name": "tiny", "alias": [], "tags": []})
     assert (await collect(text.generate(request()))).choices[0].text == "yes"
     assert END in chat.submitted[0].eos_ids
 
@@ -206,7 +207,7 @@ async def test_begun_answer_is_echoed_when_asked() -> None:
     begun = (Message(role="user", text="hi"), Message(role="assistant", text="Oh "))
     asked = replace(request(), prompt=ChatPrompt(messages=begun, echo=True))
     events = [e async for e in service(ScriptedChat(rows(b"yes"))).generate(asked)]
-    assert events[1:4] == [TextDelta("Oh "), TextDelta("y"), TextDelta("es")]
+    assert events[1:5] == [TextDelta("Oh "), BEGAN, TextDelta("y"), TextDelta("es")]
 
 
 @pytest.mark.asyncio
@@ -237,18 +238,25 @@ def test_missing_template_file_stops_the_start_naming_the_key() -> None:
     ],
 )
 def test_names_of_the_echo_model(aliases: list[str], served: str, names: tuple[str, ...]) -> None:
-    model = service(ScriptedChat(), model={"path": None, "name": "echo", "alias": aliases}).model
+    model = service(
+        ScriptedChat(), model={"path": None, "name": "echo", "alias": aliases, "tags": []}
+    ).model
     assert (model.id, model.names, model.aliases) == (served, names, tuple(sorted(aliases)))
 
 
 def test_names_of_a_folder(tmp_path: Path) -> None:
     folder = build_tiny_checkpoint(tmp_path / "tiny", layers=1, hidden=16)
-    chosen = {"path": str(folder), "name": "owner/small", "alias": ["gpt"]}
+    chosen = {"path": str(folder), "name": "owner/small", "alias": ["gpt"], "tags": []}
     model = service(ScriptedChat(), model=chosen).model
     assert model.id == "gpt"
     assert model.names == ("gpt", "small", "owner/small", "tiny", str(folder))
-    chosen = {"path": str(folder), "name": "owner/small", "alias": []}
+    chosen = {"path": str(folder), "name": "owner/small", "alias": [], "tags": []}
     assert service(ScriptedChat(), model=chosen).model.id == "small"
+
+
+def test_tags_are_told_as_they_were_set() -> None:
+    chosen = {"path": None, "name": "echo", "alias": [], "tags": ["b", "a"]}
+    assert service(ScriptedChat(), model=chosen).model.tags == ("b", "a")
 
 
 def test_facts_are_those_of_the_worker() -> None:
@@ -259,3 +267,12 @@ def test_facts_are_those_of_the_worker() -> None:
     assert service(chat).model == replace(
         model, family="", vocab_size=0, hidden_size=0, train_window=0, context_window=0
     )
+
+
+def test_it_says_which_markers_of_a_gap_its_model_lacks_and_has(tmp_path: Path) -> None:
+    lacking = service(ScriptedChat([])).model
+    assert (lacking.lacks_fim, lacking.fim_words) == (("prefix", "suffix", "middle"), ())
+    words = ("<PRE>", "<SUF>", "<MID>")
+    folder = build_tiny_checkpoint(tmp_path / "fim", layers=1, hidden=16, markers=words)
+    able = service(ScriptedChat([]), model={"path": str(folder)}).model
+    assert (able.lacks_fim, able.fim_words) == ((), words)

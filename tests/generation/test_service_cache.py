@@ -62,7 +62,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def thinking(folder: Path, chat: ScriptedChat, **changes: Any) -> GenerationService:
-    return service(chat, model={"path": str(folder), "name": "t", "alias": []}, **changes)
+    return service(
+        chat, model={"path": str(folder), "name": "t", "alias": [], "tags": []}, **changes
+    )
 
 
 def chat_of(answer: Sequence[int] = ANSWER, info: Any = WIDE) -> ScriptedChat:

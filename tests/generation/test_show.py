@@ -68,7 +68,7 @@ def shown(events: list[Event]) -> tuple[str, str]:
 
 def test_thinking_is_told_apart_from_the_answer() -> None:
     events = told("<think>\nI wonder\n</think>\n\nYes.", cuts=[])
-    assert events[1:4] == [
+    assert events[2:5] == [
         ReasoningDelta("I wonder"),
         TextDelta("Yes."),
         ChoiceFinished(FinishReason.EOS),
@@ -77,7 +77,7 @@ def test_thinking_is_told_apart_from_the_answer() -> None:
 
 def test_answer_to_a_primed_prompt_streams_reasoning_from_the_first_token() -> None:
     events = told("I\n</think>\nYes", is_open=True)
-    assert events[1] == ReasoningDelta("I")
+    assert events[2] == ReasoningDelta("I")
     assert shown(events) == ("I", "Yes")
 
 
@@ -143,7 +143,7 @@ def test_markers_of_calls_say_nothing_where_no_tool_is_offered(prompt: dict[str,
 
 
 def test_calls_come_whole_between_text_and_end() -> None:
-    events = told(CALL + "\n" + CALL, prompt=TOOLS)[1:-1]
+    events = told(CALL + "\n" + CALL, prompt=TOOLS)[2:-1]
     assert [type(event) for event in events] == [ToolCallDelta, ToolCallDelta, ChoiceFinished]
     calls = [event for event in events if isinstance(event, ToolCallDelta)]
     assert [call.index for call in calls] == [0, 1]
@@ -345,9 +345,10 @@ def test_entry_comes_with_the_text_of_its_token() -> None:
 
 def test_entry_shows_the_bytes_and_the_likeliest_tokens() -> None:
     entry, half = entries_of(play(new_assembler(SPEAKER), scored("bé")))[:2]
-    assert entry.said == Likely("b", 0.0, b"b")
-    assert entry.top == (Likely("a", -0.5, b"a"), Likely("<think>", -1.5, b"<think>"))
-    assert half.said == Likely("\ufffd", -1.0, b"\xc3")
+    assert entry.said == Likely("b", 0.0, b"b", SPEAKER.text.encode("b")[0])
+    marker = Likely("<think>", -1.5, b"<think>", SPEAKER.text.encode("<think>")[0])
+    assert entry.top == (Likely("a", -0.5, b"a", SPEAKER.text.encode("a")[0]), marker)
+    assert (half.said.token, half.said.data, half.said.logprob) == ("\ufffd", b"\xc3", -1.0)
 
 
 def test_entries_end_with_the_token_that_completed_a_stop() -> None:

@@ -7,10 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlxcel.core.cache import CacheTag
+from mlxcel.core.cache import CacheReport, CacheStatus, CacheTag
+from mlxcel.core.events import FinishReason
 from mlxcel.core.sampling import SamplingParams
-from mlxcel.generation.slot_table import SlotTable, TokenStream
-from mlxcel.link.messages import RowAccepted, RowStarted, RowTokens, Submit, pack_tokens
+from mlxcel.generation.slot_table import Served, SlotTable, TokenStream
+from mlxcel.link.messages import (
+    RowAccepted,
+    RowEnded,
+    RowEvent,
+    RowProgress,
+    RowPrompt,
+    RowStarted,
+    RowTokens,
+    Submit,
+    pack_tokens,
+)
+from tests.generation.scripted import request
 
 TAG = CacheTag(session="me", boundary=2)
 
@@ -142,3 +154,84 @@ def test_the_tag_is_that_of_the_request(tag: CacheTag | None) -> None:
     table = Table()
     table.begin("a", tag=tag)
     assert table.stream(0).tag == tag
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        RowProgress(id="a", total=9, cached=4, processed=4, took_ms=0.0),
+        RowPrompt(id="a", scores=[]),
+        RowStarted("a", 0.0, 0.0),
+    ],
+    ids=lambda sign: type(sign).__name__,
+)
+def test_the_first_sign_of_a_row_takes_the_slot_and_the_next_takes_no_other(sign: RowEvent) -> None:
+    table = Table(2)
+    table.took("a", submit("a", [1]))
+    assert table.slot_of("a") == -1
+    table.heard(sign)
+    assert (table.busy(), table.slot_of("a")) == ([0], 0)
+    table.heard(RowStarted("a", 0.0, 0.0))
+    assert table.busy() == [0]
+    table.left("a")
+    assert table.slot_of("a") == -1
+
+
+def test_one_that_stands_is_not_counted_twice() -> None:
+    table = Table(1)
+    table.begin("a")
+    table.took("b", submit("b", [3]))
+    table.heard(RowProgress(id="b", total=1, cached=0, processed=0, took_ms=0.0))
+    table.heard(RowStarted("b", 0.0, 0.0))
+    table.left("a")
+    table.left("b")
+    assert table.busy() == []
+
+
+def test_tasks_are_counted_as_they_are_seated() -> None:
+    table = Table(1)
+    table.begin("a")
+    table.begin("b")
+    assert served(table).task == 0
+    table.left("a")
+    assert served(table).task == 1
+    table.left("b")
+    table.put(0, held(4))
+    assert served(table).task is None
+    table.begin("c")
+    assert served(table).task == 2
+
+
+def test_a_slot_knows_what_was_cached_and_whether_more_will_come() -> None:
+    table = Table()
+    report = CacheReport(status=CacheStatus.HIT, reused=1)
+    table.took("a", submit("a", [1, 2]))
+    table.heard(RowStarted("a", 0.0, 0.0, report))
+    assert (served(table).cached, served(table).is_over) == (1, False)
+    table.heard(RowEnded(id="a", reason=FinishReason.LENGTH, choice=1))
+    assert not served(table).is_over
+    table.heard(RowEnded(id="a", reason=FinishReason.LENGTH))
+    assert served(table).is_over
+    assert table.is_busy(0)
+
+
+def test_who_left_says_no_more() -> None:
+    table = Table()
+    table.begin("a")
+    table.left("a")
+    assert served(table).is_over
+
+
+def test_what_was_asked_for_is_kept_without_the_conversation() -> None:
+    table, asked = Table(), request("x" * 100)
+    table.took("a", submit("a", [1]), asked)
+    table.heard(RowStarted("a", 0.0, 0.0))
+    kept = served(table).request
+    assert kept is not None
+    assert (kept.chat.messages, kept.max_tokens) == ((), asked.max_tokens)
+
+
+def served(table: SlotTable) -> Served:
+    found = table.served(0)
+    assert found is not None
+    return found

@@ -17,6 +17,7 @@ from mlxcel.generation.slot_files import SlotFiles
 from mlxcel.generation.slot_table import SlotTable
 from mlxcel.generation.slots import Slots
 from mlxcel.link.messages import RowStarted, RowTokens, Submit, Warm, pack_tokens
+from mlxcel.text.tokenizer import byte_text_model
 from tests.generation.scripted import INFO
 
 pytestmark = pytest.mark.asyncio
@@ -46,6 +47,7 @@ class Bench:
         self.slots = Slots.of(
             self.table,
             chat=self.chat,
+            text=byte_text_model(),
             folder=None if folder is None else str(folder),
             model=None,
             name=name,
@@ -154,7 +156,12 @@ async def test_a_slot_that_is_taken_while_its_file_is_read_keeps_its_request(
         assert taken.wait(5)
         return read_identity(None, "echo")
 
-    slow = Slots(bench.table, chat=bench.chat, files=SlotFiles(tmp_path / "slots", slow_identity))
+    slow = Slots(
+        bench.table,
+        chat=bench.chat,
+        text=byte_text_model(),
+        files=SlotFiles(tmp_path / "slots", slow_identity),
+    )
     restoring = asyncio.ensure_future(slow.restore(0, "a.bin"))
     await asyncio.to_thread(reading.wait, 5)
     bench.serve("r1", [7])
@@ -180,3 +187,14 @@ async def test_before_the_model_is_there_nobody_knows_the_slots(bench: Bench) ->
     bench.chat.state = WorkerStatus(name="chat", state=State.LOADING)
     with pytest.raises(Unavailable, match="loading"):
         _ = bench.slots.count
+
+
+async def test_there_are_states_once_the_model_was_there(bench: Bench) -> None:
+    bench.serve("r1", [1, 2, 3], 4)
+    assert [state.is_busy for state in bench.slots.states()] == [True, False]
+    assert bench.slots.states()[0].prompt_tokens == 3
+    known = bench.chat.state
+    bench.chat.state = WorkerStatus(name="chat", state=State.LOADING)
+    assert bench.slots.states() == ()
+    bench.chat.state = known
+    assert {state.window for state in bench.slots.states()} == {INFO.context_window}

@@ -12,7 +12,7 @@ from llguidance import LLMatcher, LLTokenizer
 
 from mlxcel.core.byte_vocab import EOS, VOCAB_SIZE
 from mlxcel.core.errors import BadField
-from mlxcel.core.request import OutputFormat, OutputKind
+from mlxcel.core.output import OutputFormat, OutputKind
 from mlxcel.generation.structured import compiled
 from mlxcel.text.bytes import byte_tokenizer
 
@@ -246,7 +246,7 @@ def test_grammars(kind: OutputKind, source: str, good: str, bad: str) -> None:
         pytest.param(
             OutputKind.REGEX, r"[^\s\S]", "not a regular expression", id="matches-nothing"
         ),
-        pytest.param(OutputKind.GBNF, 'root ::= "a', "not a GBNF grammar: Unexpected", id="gbnf"),
+        pytest.param(OutputKind.GBNF, 'root ::= "a', "not a GBNF grammar: never closed", id="gbnf"),
         pytest.param(OutputKind.GBNF, "root ::= x", "not a GBNF grammar", id="gbnf-unknown-rule"),
         pytest.param(OutputKind.GBNF, "", "not a GBNF grammar", id="gbnf-empty"),
         pytest.param(

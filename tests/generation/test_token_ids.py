@@ -1,5 +1,6 @@
 """What the vocabulary adds to the sampling of a request."""
 
+import math
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from mlxcel.core.byte_vocab import END, EOS, VOCAB_SIZE
 from mlxcel.core.errors import BadField
 from mlxcel.core.sampling import Dry, SamplingParams
+from mlxcel.generation import token_ids
 from mlxcel.generation.token_ids import with_token_ids
 from mlxcel.text.tokenizer import byte_text_model
 
@@ -66,3 +68,36 @@ def test_breaker_that_is_not_there_is_refused() -> None:
     own = Dry(multiplier=0.8, base=1.75, allowed_length=2, window=64, breakers=(264,))
     with pytest.raises(BadField, match="dry_sequence_breakers: token 264 is not in"):
         resolved(dry=own)
+
+
+def biased(*texts: tuple[str, float], vocab_size: int = VOCAB_SIZE, **sampling: Any) -> Any:
+    found = with_token_ids(
+        SamplingParams(**sampling), text=TEXT, breakers=(), vocab_size=vocab_size, biased=texts
+    )
+    return found.bias
+
+
+def test_every_token_of_a_text_is_biased() -> None:
+    assert biased(("ba", 1.5)) == ((97, 1.5), (98, 1.5))
+
+
+def test_a_bias_by_text_comes_on_top_of_one_by_id() -> None:
+    assert biased(("a", 1.5), bias=((97, 1.0), (99, -1.0))) == ((97, 2.5), (99, -1.0))
+    assert biased(("a", 100.0), bias=((97, -math.inf),)) == ((97, -math.inf),)
+    assert biased(("a", 1e4), bias=((97, 1e4),)) == ((97, 1e4),)
+
+
+def test_words_of_special_tokens_are_plain_text() -> None:
+    assert EOS not in dict(biased(("<|eos|>", 1.0)))
+    assert ord("<") in dict(biased(("<|eos|>", 1.0)))
+
+
+def test_tokens_of_a_text_without_a_logit_are_left_out() -> None:
+    assert biased(("\na", 1.0), vocab_size=20) == ((10, 1.0),)
+
+
+def test_texts_of_too_many_tokens_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_ids, "BIASED", 3)
+    assert len(biased(("abc", 1.0))) == 3
+    with pytest.raises(BadField, match=r"logit_bias: wants at most 3 tokens.*got 4"):
+        biased(("abcd", 1.0))

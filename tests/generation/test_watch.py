@@ -1,14 +1,19 @@
 """What the worker is told to watch over."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mlxcel.core.request import Message, OutputFormat, OutputKind, ToolChoice, ToolMode
+from mlxcel.core.errors import BadField
+from mlxcel.core.output import OutputFormat, OutputKind, Trigger, TriggerKind
+from mlxcel.core.request import Message, TextPrompt, ToolChoice, ToolMode
 from mlxcel.core.steering import Constraint, LoopGuard
+from mlxcel.core.steering import Trigger as Looked
 from mlxcel.generation.render import render, template_kwargs
 from mlxcel.generation.structured import compiled
 from mlxcel.generation.watch import Watch, loop_guard, thinking_budget, watch_over
+from mlxcel.text.prefill import Prompt
 from tests.generation.speaking import (
     CALLS,
     HERMES,
@@ -37,6 +42,14 @@ def watch(
     model = chat_model(source, words, **(options or {}))
     kwargs = template_kwargs(request, model)
     return watch_over(request, model, render(request, model, kwargs), kwargs)
+
+
+@pytest.mark.parametrize("text", ["go on", "<think>"], ids=["closed", "open"])
+def test_a_text_that_is_gone_on_with_has_the_form_from_its_first_token_on(text: str) -> None:
+    model = chat_model(TURNS, THINKS)
+    request = replace(asked(output=YES), prompt=TextPrompt(text=text))
+    found = watch_over(request, model, Prompt(text=text), {})
+    assert found.constraint == Constraint(grammar=compiled(YES))
 
 
 def test_nothing_is_watched_unasked() -> None:
@@ -180,3 +193,50 @@ def test_loop_guard_of_the_strongest_source(
     asked_for: LoopGuard | None, live: LoopGuard | None, family: str, expected: LoopGuard | None
 ) -> None:
     assert loop_guard(asked(loop=asked_for, settings=settings(loop=live)), family) == expected
+
+
+# Lazy grammars, and thinking that may be ended
+
+LAZY = OutputFormat(
+    kind=OutputKind.GBNF,
+    source='root ::= "a"',
+    param="grammar",
+    triggers=(Trigger(kind=TriggerKind.WORD, value="<a>"),),
+)
+LOOKED = (Looked(pattern=r"\<a\>"),)
+
+
+@pytest.mark.parametrize(
+    ("words", "waits"), [pytest.param(THINKS, True, id="thinks"), pytest.param((), False, id="not")]
+)
+def test_a_lazy_grammar_has_its_triggers(words: tuple[str, ...], waits: bool) -> None:
+    found = watch(words=words, output=LAZY)
+    grammar = compiled(LAZY)
+    assert found.constraint == Constraint(grammar=grammar, triggers=LOOKED, after_thinking=waits)
+    assert (found.thinking is not None) is waits
+
+
+def test_a_word_of_one_token_must_be_preserved() -> None:
+    lazy = replace(LAZY, triggers=(Trigger(kind=TriggerKind.WORD, value="<think>"),))
+    with pytest.raises(BadField) as error:
+        watch(output=lazy)
+    assert error.value.param == "grammar_triggers.0.value"
+    found = watch(output=lazy, preserved=("<think>",))
+    assert found.constraint is not None
+    assert found.constraint.triggers[0].tokens == (THINK,)
+
+
+def test_thinking_that_may_be_ended_is_watched() -> None:
+    thinking = watch(is_controllable=True).thinking
+    assert thinking is not None
+    assert (thinking.budget, thinking.may_be_ended, thinking.is_open) == (-1, True, False)
+    capped = watch(is_controllable=True, thinking_budget=4).thinking
+    assert capped is not None
+    assert (capped.budget, capped.may_be_ended) == (4, True)
+    uncontrolled = watch(thinking_budget=4).thinking
+    assert uncontrolled is not None
+    assert not uncontrolled.may_be_ended
+
+
+def test_nothing_can_be_ended_where_a_model_does_not_think() -> None:
+    assert watch(words=(), is_controllable=True).thinking is None

@@ -1,13 +1,15 @@
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from mlxcel.core.byte_vocab import END, EOS
 from mlxcel.core.errors import StartupError
-from mlxcel.text.tokenizer import read_text_model
+from mlxcel.text.tokenizer import byte_text_model, read_text_model
 from tests.tiny.checkpoint import build_tiny_checkpoint
 
 
@@ -156,3 +158,20 @@ def test_placeholders_of_media_are_read_under_both_names(folder: Path) -> None:
         ),
     )
     assert read_text_model(folder).placeholder_ids == (7, 9)
+
+
+@pytest.mark.parametrize("work", ["encode", "encode_marked", "decode"])
+def test_others_run_while_a_long_text_is_read(work: str) -> None:
+    """On the event loop they are everybody else."""
+    model = byte_text_model()
+    text = "a" * 300_000
+    told: str | list[int] = text if work != "decode" else model.encode(text) * 3
+    thread = Thread(target=getattr(model, work), args=(told,))
+    began_s = before_s = time.perf_counter()
+    longest_s = 0.0
+    thread.start()
+    while thread.is_alive():
+        time.sleep(0.001)
+        now_s = time.perf_counter()
+        longest_s, before_s = max(longest_s, now_s - before_s), now_s
+    assert longest_s < 0.6 * (before_s - began_s)

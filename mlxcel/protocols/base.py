@@ -4,7 +4,7 @@ Route rows name both: `codec: openai.chat` is `mlxcel.protocols.openai.chat`, `d
 takes its error shape from `mlxcel.protocols.openai.errors`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +24,13 @@ class ReadRules:
     """Never empty."""
     refuse_unknown: bool
     fixed: FixedDefaults = field(default_factory=FixedDefaults)
+    lacks_fim: tuple[str, ...] = ()
+    """As in `ServedModel`, like the next."""
+    fim_words: tuple[str, ...] = ()
+    merged_lora: Mapping[int, float] | None = None
+    """The scales of adapters that cannot be changed; None: they can."""
+    window: int = 0
+    """Tokens a slot holds; 0: unbounded or not known yet."""
     reasoning_alias: str | None = "reasoning"
     """A second name under which answers repeat `reasoning_content`."""
 
@@ -57,10 +64,23 @@ class Read(Protocol):
     """A request as a dialect understood it, and how that dialect answers it."""
 
     @property
-    def request(self) -> GenerationRequest: ...
+    def requests(self) -> Sequence[GenerationRequest]:
+        """Never empty. Several are answered together: their choices are counted through."""
+        ...
 
     @property
     def stream(self) -> bool: ...
+
+    @property
+    def ping_s(self) -> float | None:
+        """Seconds of silence before a keep-alive comment, where the client says so; 0: none;
+        None: what the server says."""
+        ...
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the answer counts in the metrics of requests."""
+        ...
 
     def encoder(self, head: Head) -> StreamEncoder: ...
 

@@ -3,14 +3,14 @@
 Works around what any codec has read, and changes nothing of what the codec understood.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mlxcel.core.answer import Answer
 from mlxcel.core.cache import ANONYMOUS, CacheUse
 from mlxcel.core.events import Event, Finished, ReasoningDelta, Timings, Usage
-from mlxcel.core.request import GenerationRequest
+from mlxcel.core.request import ChatPrompt, GenerationRequest
 from mlxcel.protocols.base import Head, Read, SseFrame, StreamEncoder
 from mlxcel.protocols.kamiwaza.asked import read_asked
 
@@ -23,6 +23,18 @@ class ConversationRead:
     @property
     def stream(self) -> bool:
         return self.inner.stream
+
+    @property
+    def requests(self) -> Sequence[GenerationRequest]:
+        return (self.request,)
+
+    @property
+    def ping_s(self) -> float | None:
+        return self.inner.ping_s
+
+    @property
+    def is_counted(self) -> bool:
+        return self.inner.is_counted
 
     def encoder(self, head: Head) -> StreamEncoder:
         return UsageEncoder(self.inner.encoder(head))
@@ -41,9 +53,12 @@ def with_conversation(
 ) -> Read:
     """`named` is the conversation that the head of a request names, for a body that names none;
     `address` that of whoever names nothing: a request in the name of a session is of no
-    conversation then, since two sessions behind one address share nothing. Raises BadField."""
+    conversation then, since two sessions behind one address share nothing. What is no chat is of no
+    conversation, and stays as it is. Raises BadField."""
+    request = inner.requests[0]
+    if not isinstance(request.prompt, ChatPrompt):
+        return inner
     asked = read_asked(body)
-    request = inner.request
     chosen = named if asked.id is None else asked.id
     if chosen is None and request.cache.session == ANONYMOUS:
         chosen = address

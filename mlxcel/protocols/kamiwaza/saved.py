@@ -9,6 +9,8 @@ from mlxcel.protocols.fields import Reader
 from mlxcel.protocols.kamiwaza.asked import read_id
 
 MIB = 1 << 20
+MOST_BYTES = 1 << 62
+"""As good as no bound; JSON has numbers whose product is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,7 @@ def read_save(body: Mapping[str, Any]) -> SaveBody:
     return SaveBody(
         id=read_required_id(body),
         title=fields.string("title"),
-        budget_bytes=None if budget is None else int(budget * MIB),
+        budget_bytes=None if budget is None else int(min(budget * MIB, MOST_BYTES)),
         is_unlimited=fields.boolean("override_limit") or False,
     )
 

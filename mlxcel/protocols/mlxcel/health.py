@@ -16,23 +16,35 @@ DRAINING = "draining"
 NO_SLOT = "no slot available"
 OK = "ok"
 TOOL_CALL_PARSER = "mlxcel"
-"""Which format a model calls tools in is found out by its template."""
+"""Its own: which format a model calls tools in is found out by its template."""
 
 
-def health_word(chat: WorkerStatus | None, all_: Sequence[WorkerStatus], *, draining: bool) -> str:
-    """`ok` means that a request sent now would start at once."""
+def health_word(
+    chat: WorkerStatus | None,
+    all_: Sequence[WorkerStatus],
+    *,
+    draining: bool,
+    wants_slot: bool = False,
+) -> str:
+    """`ok` means that a request sent now is taken. That it would start at once is asked by
+    `wants_slot`: a probe that asks for health alone must not end a server for being busy."""
     if draining:
         return DRAINING
     sick = next((status for status in all_ if status.state is not State.OK), None)
     if sick is not None:
         return WORDS[sick.state]
-    if chat is not None and chat.stats.active >= chat.stats.slots:
+    if wants_slot and chat is not None and chat.stats.active >= chat.stats.slots:
         return NO_SLOT
     return OK
 
 
 def health_body(
-    word: str, model: ServedModel | None, chat: WorkerStatus | None, *, front_pid: int
+    word: str,
+    model: ServedModel | None,
+    chat: WorkerStatus | None,
+    *,
+    has_tool_parser: bool,
+    front_pid: int,
 ) -> dict[str, Any]:
     """The same keys in every state; `error` comes on top unless the word is `ok`."""
     stats = chat.stats if chat is not None else WorkerStats(slots=0)
@@ -46,14 +58,14 @@ def health_body(
         },
         "observability": _counters(stats),
         "context_size": model.context_window if model is not None else 0,
-        "tool_call_parser": TOOL_CALL_PARSER,
+        "tool_call_parser": TOOL_CALL_PARSER if has_tool_parser else None,
         "worker": _worker(chat),
         "front": {"pid": front_pid},
     }
     return body if word == OK else body | {"error": _error(word, chat)}
 
 
-def _counters(stats: WorkerStats) -> dict[str, int]:
+def _counters(stats: WorkerStats) -> dict[str, Any]:
     return {
         "sequences_started": stats.started,
         "sequences_completed": stats.completed,
@@ -61,6 +73,9 @@ def _counters(stats: WorkerStats) -> dict[str, int]:
         "decode_tokens": stats.decode_tokens,
         "decode_steps": stats.decode_steps,
         "decode_lookahead_steps": stats.lookahead_steps,
+        "decode_rows": stats.decode_rows,
+        "decode_batch_sizes": stats.batch_sizes,
+        "n_tokens_max": stats.longest,
         "prefill_chunks": stats.prefill_chunks,
         "prefill_grants": stats.prefill_grants,
         "mixed_steps": stats.mixed_steps,
@@ -86,8 +101,10 @@ def _worker(chat: WorkerStatus | None) -> dict[str, Any] | None:
 
 
 def _error(word: str, chat: WorkerStatus | None) -> dict[str, Any]:
-    detail = chat.detail if chat is not None and word in WORDS.values() else ""
-    message = "Loading model" if word == "loading model" else word
+    """While it loads, the words are those that clients of llama-server wait for."""
+    is_sick = word in WORDS.values() and word != WORDS[State.LOADING]
+    detail = chat.detail if chat is not None and is_sick else ""
+    message = "Loading model" if word == WORDS[State.LOADING] else word
     if detail:
         message = f"{message}: {detail}"
     return {"code": 503, "message": message, "type": "unavailable_error"}

@@ -12,6 +12,10 @@ from mlxcel.protocols.fields import Reader, json_type, shown
 
 Op = Literal["merge", "replace"]
 WRAPPED_KEYS = ("op", "values", "atomic")
+MOST_NAMES = 1024
+"""Ten times what there is; all others wait while they are looked at."""
+UPDATE_FAILED = {"error": "settings update failed"}
+"""The body when an update broke off: our fault, and nothing was changed."""
 
 
 class PatchShape(BadRequest):
@@ -35,20 +39,26 @@ def read_patch(body: object) -> PatchBody:
     if not isinstance(body, dict):
         raise PatchShape(f"the body must be a JSON object, got {json_type(body)}")
     if "op" not in body and "values" not in body:
-        return PatchBody(values=body)
+        return PatchBody(values=_few(body))
     return PatchBody(values=_values(body), op=_op(body), atomic=_atomic(body))
 
 
 def _values(body: Mapping[str, Any]) -> Mapping[str, Any]:
     extra = sorted(set(body) - set(WRAPPED_KEYS))
     if extra:
-        known = ", ".join(WRAPPED_KEYS)
-        raise PatchShape(f"unknown keys beside values: {', '.join(extra)}; known: {known}")
+        known, told = ", ".join(WRAPPED_KEYS), ", ".join(extra[:20])
+        raise PatchShape(f"unknown keys beside values: {told:.200}; known: {known}")
     if "values" not in body:
         raise PatchShape("the wrapped form needs the key values, an object of names and values")
     values = body["values"]
     if not isinstance(values, dict):
         raise PatchShape(f"values must be an object, got {json_type(values)}")
+    return _few(values)
+
+
+def _few(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    if len(values) > MOST_NAMES:
+        raise PatchShape(f"the patch has {len(values)} names; at most {MOST_NAMES} in one")
     return values
 
 

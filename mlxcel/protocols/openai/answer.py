@@ -15,6 +15,8 @@ FINISH = {
     FinishReason.LOOP: "stop",
     FinishReason.LENGTH: "length",
     FinishReason.CONTEXT: "length",
+    FinishReason.INDENT: "length",
+    FinishReason.TIME: "length",
     FinishReason.TOOL_CALLS: "tool_calls",
 }
 

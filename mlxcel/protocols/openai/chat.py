@@ -1,11 +1,10 @@
 """POST /v1/chat/completions: from a body to a request, and back to bodies and chunks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mlxcel.core.answer import Answer
-from mlxcel.core.errors import ModelNotFound
 from mlxcel.core.request import ChatPrompt, GenerationRequest, Lane
 from mlxcel.core.settings import Settings
 from mlxcel.protocols.base import Head, ReadRules
@@ -13,6 +12,7 @@ from mlxcel.protocols.fields import Reader
 from mlxcel.protocols.openai.answer import chat_body
 from mlxcel.protocols.openai.cache_use import read_cache_use
 from mlxcel.protocols.openai.chunks import ChatEncoder
+from mlxcel.protocols.openai.envelope import check_model, read_choices, read_stream
 from mlxcel.protocols.openai.extras import read_switch
 from mlxcel.protocols.openai.logprobs import read_top_logprobs
 from mlxcel.protocols.openai.messages import read_messages, refuse_media, require_input
@@ -28,11 +28,10 @@ from mlxcel.protocols.openai.sampling import (
 )
 from mlxcel.protocols.openai.steering import read_loop, read_thinking_budget
 from mlxcel.protocols.openai.template_kwargs import read_template_kwargs
-from mlxcel.protocols.openai.tools import read_tool_choice, read_tools
-from mlxcel.protocols.openai.types import check_types
+from mlxcel.protocols.openai.tools import check_tool_count, read_tool_choice, read_tools
+from mlxcel.protocols.openai.types import CHAT, check_types
 
 ID_PREFIX = "chatcmpl-"
-CHOICES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +40,12 @@ class ChatRead:
     stream: bool
     include_usage: bool
     reasoning_alias: str | None
+    ping_s: float | None = None
+    is_counted: bool = True
+
+    @property
+    def requests(self) -> Sequence[GenerationRequest]:
+        return (self.request,)
 
     def encoder(self, head: Head) -> ChatEncoder:
         return ChatEncoder(
@@ -75,9 +80,8 @@ def read(
     """
     fields = Reader(body)
     check_model(fields, rules)
-    check_types(fields)
-    stream = fields.boolean("stream") or False
-    include_usage = _include_usage(fields) if stream else False
+    check_types(fields, CHAT)
+    stream, include_usage = read_stream(fields)
     messages = read_messages(fields)
     require_input(fields, messages)
     top_logprobs = read_top_logprobs(fields)
@@ -96,50 +100,30 @@ def read(
         max_tokens=max_tokens,
         stop=read_stop(fields, rules.fixed.stop),
         dry_breakers=read_breaker_texts(fields, settings.sampling),
-        choices=given(fields.integer("n", minimum=1, maximum=CHOICES), 1),
+        choices=read_choices(fields),
         lane=lane,
         top_logprobs=top_logprobs,
         ignore_eos=given(fields.boolean("ignore_eos"), rules.fixed.ignore_eos),
         loop=read_loop(fields),
-        output=read_output(fields),
+        # It is ended by the id of a stream that runs: no other answer has one yet.
+        is_controllable=stream and fields.boolean("reasoning_control") is True,
         cache=read_cache_use(fields),
         received_s=received_s,
     )
-    _check_inert(fields)
     return ChatRead(
-        request=_with_choice_and_budget(fields, request),
+        request=_steered(fields, request),
         stream=stream,
         include_usage=include_usage,
         reasoning_alias=rules.reasoning_alias,
     )
 
 
-def check_model(fields: Reader, rules: ReadRules) -> None:
-    name = fields.string("model")
-    if name is None:
-        if rules.require_model:
-            raise fields.refuse("model", f'is required; this server serves "{rules.served[0]}"')
-    elif rules.refuse_unknown and name not in rules.served:
-        raise ModelNotFound(name, rules.served)
-
-
-def _include_usage(fields: Reader) -> bool:
-    options = fields.nested("stream_options")
-    return options is not None and options.boolean("include_usage") is True
-
-
-def _check_inert(fields: Reader) -> None:
-    """Fields that change nothing here still have a type: a wrong one is the client's mistake."""
-    fields.boolean("parallel_tool_calls")
-    if fields.boolean("reasoning_control"):
-        rule = "true is not supported by this server; what works is false"
-        raise fields.refuse("reasoning_control", rule)
-
-
-def _with_choice_and_budget(fields: Reader, request: GenerationRequest) -> GenerationRequest:
+def _steered(fields: Reader, request: GenerationRequest) -> GenerationRequest:
     """What is checked when all fields have their types, and the model's media are known."""
     refuse_media(fields)
-    choice = read_tool_choice(fields, request.prompt.tools, request.output)
+    check_tool_count(fields, request.chat.tools)
+    output = read_output(fields)
+    choice = read_tool_choice(fields, request.chat.tools, output)
     budget = read_thinking_budget(fields, request.max_tokens)
-    prompt = replace(request.prompt, tool_choice=choice)
-    return replace(request, prompt=prompt, thinking_budget=budget)
+    prompt = replace(request.chat, tool_choice=choice)
+    return replace(request, prompt=prompt, output=output, thinking_budget=budget)

@@ -9,29 +9,35 @@ VOCAB_TYPE_BPE = 2
 """llama.cpp's number for a byte-pair vocabulary."""
 
 
-def models_body(model: ServedModel, info: ModelInfo | None, *, created: int) -> dict[str, Any]:
-    """`info` is None until the worker was ready once: what only it knows is then 0."""
+def models_body(
+    model: ServedModel, info: ModelInfo | None, *, ftype: str, created: int
+) -> dict[str, Any]:
+    """`info` is None until the worker was ready once: what only it knows is then 0. `ftype` says
+    how the weights are stored, "" where nobody knows."""
     return {
         "models": [_ollama_entry(model)],
         "object": "list",
-        "data": [_openai_entry(model, info, created)],
+        "data": [model_body(model, info, ftype=ftype, created=created)],
     }
 
 
-def _openai_entry(model: ServedModel, info: ModelInfo | None, created: int) -> dict[str, Any]:
+def model_body(
+    model: ServedModel, info: ModelInfo | None, *, ftype: str, created: int
+) -> dict[str, Any]:
+    """Its entry of the list, which is also what asking for one model answers."""
     return {
         "id": model.id,
         "aliases": list(model.aliases),
-        "tags": [],
+        "tags": list(model.tags),
         "object": "model",
         "created": created,
         "owned_by": "llamacpp",
-        "meta": _meta(model, info),
+        "meta": _meta(model, info, ftype),
         "capabilities": ["completion"],
     }
 
 
-def _meta(model: ServedModel, info: ModelInfo | None) -> dict[str, Any]:
+def _meta(model: ServedModel, info: ModelInfo | None, ftype: str) -> dict[str, Any]:
     return {
         "vocab_type": VOCAB_TYPE_BPE,
         "n_vocab": model.vocab_size,
@@ -40,7 +46,7 @@ def _meta(model: ServedModel, info: ModelInfo | None) -> dict[str, Any]:
         "n_embd": model.hidden_size,
         "n_params": info.parameters if info else 0,
         "size": info.weights_bytes if info else 0,
-        "ftype": f"MLX {info.precision.split(' ')[0]}" if info else "MLX",
+        "ftype": ftype or "MLX",
     }
 
 

@@ -5,7 +5,7 @@ Only the shape of the field is known here; whether a schema can be had is found 
 
 import json
 
-from mlxcel.core.request import OutputFormat, OutputKind
+from mlxcel.core.output import OutputFormat, OutputKind
 from mlxcel.protocols.fields import Reader, shown
 
 NAME = "response_format"

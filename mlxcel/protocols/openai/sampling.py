@@ -68,7 +68,7 @@ def read_sampling(
         dynamic_temperature=fixed.dynamic_temperature,
         adaptive=fixed.adaptive,
         bias=read_bias(fields, fixed.bias),
-        seed=_seed(fields.integer("seed"), defaults.seed, draw),
+        seed=read_seed(fields, defaults, draw),
     )
 
 
@@ -98,9 +98,11 @@ def read_stop(fields: Reader, default: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(entry for entry in sent if entry) or default
 
 
-def _seed(sent: int | None, default: int | None, draw: Draw) -> int:
+def read_seed(fields: Reader, defaults: SamplingDefaults, draw: Draw = draw_seed) -> int:
+    """Drawn anew each time where none is set."""
+    sent = fields.integer("seed")
     if sent is None:
-        return draw() if default is None else default % SEED_SPAN
+        return draw() if defaults.seed is None else defaults.seed % SEED_SPAN
     folded = sent % SEED_SPAN
     return draw() if folded == RANDOM_SEED else folded
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlxcel.core.errors import BadField
-from mlxcel.core.request import OutputFormat, Tool, ToolChoice, ToolMode
+from mlxcel.core.output import OutputFormat
+from mlxcel.core.request import Tool, ToolChoice, ToolMode
 from mlxcel.protocols.fields import Reader, json_type, shown
 from mlxcel.protocols.openai.extras import check_size
 
@@ -18,10 +19,13 @@ FORMS = '"none", "auto", "required" or {"type": "function", "function": {"name":
 
 def read_tools(fields: Reader) -> tuple[Tool, ...]:
     entries = fields.items("tools") or ()
-    if len(entries) > TOOLS:
-        raise fields.refuse("tools", f"wants at most {TOOLS} tools, got {len(entries)}")
     check_size(fields, "tools", entries, depth=DEPTH, chars=CHARS)
     return tuple(_tool(entry, fields.name(f"tools[{i}]")) for i, entry in enumerate(entries))
+
+
+def check_tool_count(fields: Reader, tools: Sequence[Tool]) -> None:
+    if len(tools) > TOOLS:
+        raise fields.refuse("tools", f"wants at most {TOOLS} tools, got {len(tools)}")
 
 
 def read_tool_choice(

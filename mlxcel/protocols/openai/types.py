@@ -4,13 +4,12 @@ from collections.abc import Callable
 
 from mlxcel.protocols.fields import Reader
 
-_Read = Callable[..., object]
+Types = tuple[tuple[Callable[..., object], tuple[str, ...]], ...]
 
-_TYPES: tuple[tuple[_Read, tuple[str, ...]], ...] = (
-    (Reader.boolean, ("stream", "logprobs", "ignore_eos", "cache_prompt", "parallel_tool_calls")),
-    (Reader.boolean, ("reasoning_control",)),
-    (Reader.string, ("user", "prompt_cache_key", "reasoning_effort")),
-    (Reader.integer, ("n", "top_logprobs", "top_k", "seed")),
+_SHARED: Types = (
+    (Reader.boolean, ("stream", "ignore_eos", "cache_prompt", "reasoning_control")),
+    (Reader.string, ("user",)),
+    (Reader.integer, ("n", "top_k", "seed")),
     (Reader.integer, ("max_tokens", "max_completion_tokens", "n_predict")),
     (Reader.integer, ("repetition_context_size", "repeat_last_n")),
     (Reader.integer, ("dry_allowed_length", "dry_penalty_last_n")),
@@ -22,16 +21,30 @@ _TYPES: tuple[tuple[_Read, tuple[str, ...]], ...] = (
     (Reader.number, ("repetition_penalty", "repeat_penalty")),
     (Reader.number, ("frequency_penalty", "presence_penalty")),
     (Reader.number, ("dry_multiplier", "dry_base")),
-    (Reader.items, ("messages", "tools", "dry_sequence_breakers")),
-    (Reader.mapping, ("stream_options", "chat_template_kwargs", "extra_body", "logit_bias")),
-    (Reader.mapping, ("response_format",)),
+    (Reader.items, ("dry_sequence_breakers",)),
+    (Reader.mapping, ("stream_options", "logit_bias", "response_format")),
     (Reader.strings, ("stop",)),
 )
+CHAT: Types = (
+    *_SHARED,
+    (Reader.boolean, ("logprobs", "parallel_tool_calls")),
+    (Reader.string, ("prompt_cache_key", "reasoning_effort")),
+    (Reader.integer, ("top_logprobs",)),
+    (Reader.items, ("messages", "tools")),
+    (Reader.mapping, ("chat_template_kwargs", "extra_body")),
+)
+COMPLETION: Types = (
+    *_SHARED,
+    (Reader.boolean, ("echo",)),
+    (Reader.string, ("suffix",)),
+    (Reader.integer, ("logprobs", "best_of")),
+)
+"""`reasoning_control`, `suffix`, `best_of`, `user` and `cache_prompt` change nothing there."""
 
 
-def check_types(fields: Reader) -> None:
+def check_types(fields: Reader, types: Types) -> None:
     """Raises BadField for the first field that is of another type than the contract gives it.
     Two spellings of one field are for its reader to refuse."""
-    for read, names in _TYPES:
+    for read, names in types:
         for name in names:
             read(fields, name)

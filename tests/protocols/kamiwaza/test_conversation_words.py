@@ -21,8 +21,8 @@ from mlxcel.protocols.base import Head, Read
 from mlxcel.protocols.kamiwaza.asked import Asked, clean_id, read_asked
 from mlxcel.protocols.kamiwaza.chat import with_conversation
 from mlxcel.protocols.kamiwaza.headers import conversation_headers
-from mlxcel.protocols.kamiwaza.saved import SaveBody, read_save
-from mlxcel.protocols.openai import chat
+from mlxcel.protocols.kamiwaza.saved import MOST_BYTES, SaveBody, read_save
+from mlxcel.protocols.openai import chat, completions
 from tests.protocols.samples import RULES, SETTINGS
 
 HEAD = Head(id="chatcmpl-1", created=1_790_000_000, model="tiny-chat")
@@ -214,6 +214,20 @@ def test_a_stream_with_thoughts_counts_none_of_them() -> None:
     assert "output_tokens_details" not in usage
 
 
+def test_text_that_is_no_chat_is_of_no_conversation() -> None:
+    body = {"model": "tiny", "prompt": ["a", "b"], "conversation": "c"}
+    inner = completions.read(
+        body, request_id="cmpl-1", settings=SETTINGS, received_s=0.0, rules=RULES
+    )
+    assert with_conversation(inner, body, named="d", address="client:10.0.0.1") is inner
+
+
+def test_a_turn_is_answered_and_counted_as_its_chat_is() -> None:
+    turn = read(stream=True)
+    assert [request.cache.conversation for request in turn.requests] == ["client:10.0.0.1"]
+    assert (turn.stream, turn.ping_s, turn.is_counted) == (True, None, True)
+
+
 @pytest.mark.parametrize(
     ("body", "asked"),
     [
@@ -230,6 +244,11 @@ def test_a_stream_with_thoughts_counts_none_of_them() -> None:
         ),
         pytest.param(
             {"conversation": "a", "budget_mb": 0}, SaveBody(id="a", budget_bytes=0), id="0"
+        ),
+        pytest.param(
+            {"conversation": "a", "budget_mb": 1e308},
+            SaveBody(id="a", budget_bytes=MOST_BYTES),
+            id="more-than-there-are",
         ),
     ],
 )

@@ -1,5 +1,7 @@
 """Which word /health says, and what stands beside it."""
 
+from typing import Any
+
 import pytest
 
 from mlxcel.core.status import State, WorkerStats, WorkerStatus
@@ -15,6 +17,12 @@ KEYS = {
     "worker",
     "front",
 }
+
+
+def body_of(
+    word: str, status: WorkerStatus | None, *, has_tool_parser: bool = True
+) -> dict[str, Any]:
+    return health_body(word, None, status, has_tool_parser=has_tool_parser, front_pid=1)
 
 
 def chat(state: State = State.OK, active: int = 0, waiting: int = 0) -> WorkerStatus:
@@ -36,7 +44,11 @@ def chat(state: State = State.OK, active: int = 0, waiting: int = 0) -> WorkerSt
     ],
 )
 def test_word(status: WorkerStatus, draining: bool, word: str) -> None:
-    assert health_word(status, [status], draining=draining) == word
+    assert health_word(status, [status], draining=draining, wants_slot=True) == word
+
+
+def test_a_busy_worker_is_well() -> None:
+    assert health_word(chat(active=2), [chat(active=2)], draining=False) == "ok"
 
 
 def test_a_side_worker_that_is_down_counts() -> None:
@@ -44,12 +56,12 @@ def test_a_side_worker_that_is_down_counts() -> None:
 
 
 def test_body_has_the_same_keys_in_every_state() -> None:
-    assert set(health_body("ok", None, chat(), front_pid=1)) == KEYS
-    assert set(health_body("restarting", None, None, front_pid=1)) == KEYS | {"error"}
+    assert set(body_of("ok", chat())) == KEYS
+    assert set(body_of("restarting", None)) == KEYS | {"error"}
 
 
 def test_body_shows_slots_counters_and_the_worker() -> None:
-    body = health_body("no slot available", None, chat(active=2, waiting=1), front_pid=1)
+    body = body_of("no slot available", chat(active=2, waiting=1))
     assert body["batch"] == {"active_sequences": 2, "queue_depth": 1, "max_batch_size": 2}
     assert body["observability"]["sequences_started"] == 3
     assert body["worker"] == {"pid": 7, "restarts": 1, "state": "ok", "detail": "step"}
@@ -61,8 +73,18 @@ def test_body_shows_slots_counters_and_the_worker() -> None:
 
 
 def test_a_sick_worker_says_why() -> None:
-    body = health_body("loading model", None, chat(State.LOADING), front_pid=1)
-    assert body["error"]["message"] == "Loading model: step"
+    body = body_of("restarting", chat(State.RESTARTING))
+    assert body["error"]["message"] == "restarting: step"
+
+
+def test_a_worker_that_loads_says_so_in_the_words_clients_wait_for() -> None:
+    body = body_of("loading model", chat(State.LOADING))
+    assert (body["status"], body["worker"]["detail"]) == ("loading model", "step")
+    assert body["error"] == {
+        "code": 503,
+        "message": "Loading model",
+        "type": "unavailable_error",
+    }
 
 
 def test_every_counter_of_the_worker_is_shown() -> None:
@@ -70,7 +92,7 @@ def test_every_counter_of_the_worker_is_shown() -> None:
     names = [name for name in WorkerStats.__struct_fields__ if name not in shown_elsewhere]
     stats = WorkerStats(**{name: place for place, name in enumerate(names, start=1)})
     status = WorkerStatus(name="chat", state=State.OK, stats=stats)
-    body = health_body("ok", None, status, front_pid=1)
+    body = body_of("ok", status)
     assert sorted(body["observability"].values()) == list(range(1, len(names) + 1))
     assert {name: body["observability"][name] for name in ("kv_blocks", "preemptions")} == {
         "kv_blocks": stats.kv_blocks,
@@ -78,5 +100,6 @@ def test_every_counter_of_the_worker_is_shown() -> None:
     }
 
 
-def test_the_parser_of_tool_calls_is_ours() -> None:
-    assert health_body("ok", None, chat(), front_pid=1)["tool_call_parser"] == "mlxcel"
+@pytest.mark.parametrize(("has_parser", "shown"), [(True, "mlxcel"), (False, None)])
+def test_the_parser_of_tool_calls_is_ours(has_parser: bool, shown: str | None) -> None:
+    assert body_of("ok", chat(), has_tool_parser=has_parser)["tool_call_parser"] == shown

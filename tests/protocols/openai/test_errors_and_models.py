@@ -7,7 +7,7 @@ from mlxcel.core.errors import MlxcelError
 from mlxcel.core.ports import ServedModel
 from mlxcel.core.status import ModelInfo
 from mlxcel.protocols.openai.errors import error_body
-from mlxcel.protocols.openai.models import models_body
+from mlxcel.protocols.openai.models import model_body, models_body
 
 MODEL = ServedModel(
     id="a",
@@ -18,6 +18,7 @@ MODEL = ServedModel(
     hidden_size=64,
     train_window=512,
     context_window=128,
+    tags=("fast", "small"),
 )
 INFO = ModelInfo(
     family="llama",
@@ -76,10 +77,12 @@ def test_error_body(error: MlxcelError, kind: str, code: str | None) -> None:
 
 
 def test_the_model_list_names_ids_and_facts() -> None:
-    body = models_body(MODEL, INFO, created=1790000000)
+    body = models_body(MODEL, INFO, ftype="MLX Q4", created=1790000000)
     entry = body["data"][0]
     assert (body["object"], body["models"][0]["name"], entry["id"]) == ("list", "a", "a")
-    assert (entry["aliases"], entry["created"]) == (["a", "b"], 1790000000)
+    assert (entry["aliases"], entry["tags"]) == (["a", "b"], ["fast", "small"])
+    assert (entry["created"], entry["capabilities"]) == (1790000000, ["completion"])
+    assert entry == model_body(MODEL, INFO, ftype="MLX Q4", created=1790000000)
     assert entry["meta"] == {
         "vocab_type": 2,
         "n_vocab": 264,
@@ -88,9 +91,10 @@ def test_the_model_list_names_ids_and_facts() -> None:
         "n_embd": 64,
         "n_params": 1000,
         "size": 4000,
-        "ftype": "MLX float32",
+        "ftype": "MLX Q4",
     }
 
 
 def test_the_model_list_stands_before_the_worker_is_ready() -> None:
-    assert models_body(MODEL, None, created=0)["data"][0]["meta"]["n_params"] == 0
+    meta = models_body(MODEL, None, ftype="", created=0)["data"][0]["meta"]
+    assert (meta["n_params"], meta["size"], meta["ftype"]) == (0, 0, "MLX")

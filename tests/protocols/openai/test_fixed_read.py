@@ -16,9 +16,10 @@ FIXED = FixedDefaults(
     top_n_sigma=1.5,
     xtc_probability=0.5,
     xtc_threshold=0.2,
-    mirostat=Mirostat(version=2, rate=0.1, target=5.0),
-    dynamic_temperature=DynamicTemperature(span=0.5, exponent=1.0),
-    adaptive=AdaptiveP(target=0.6, decay=0.9),
+    mirostat_version=2,
+    temperature_span=0.5,
+    names_adaptive=True,
+    adaptive_target=0.6,
     bias=((3, 1.0), (9, float("-inf"))),
     ignore_eos=True,
     stop=("###",),
@@ -34,8 +35,9 @@ def test_left_out_fields_come_from_the_server() -> None:
     sampling = found.sampling
     assert (sampling.typical_p, sampling.top_n_sigma) == (0.9, 1.5)
     assert (sampling.xtc_probability, sampling.xtc_threshold) == (0.5, 0.2)
-    assert (sampling.mirostat, sampling.adaptive) == (FIXED.mirostat, FIXED.adaptive)
-    assert sampling.dynamic_temperature == FIXED.dynamic_temperature
+    assert sampling.mirostat == Mirostat(version=2, rate=0.1, target=5.0)
+    assert sampling.adaptive == AdaptiveP(target=0.6, decay=0.9)
+    assert sampling.dynamic_temperature == DynamicTemperature(span=0.5, exponent=1.0)
     assert (sampling.bias, found.stop, found.ignore_eos) == (FIXED.bias, ("###",), True)
 
 

@@ -18,7 +18,7 @@ from mlxcel.core.events import Event
 from mlxcel.generation.collect import collect
 from mlxcel.http.sse import frame_bytes
 from mlxcel.protocols.base import Head, Read
-from mlxcel.protocols.openai import chat
+from mlxcel.protocols.openai import chat, completions
 from tests.protocols.samples import RULES, SETTINGS
 
 ROOT = Path(__file__).parents[2] / "golden" / "openai"
@@ -46,7 +46,8 @@ async def replayed(events: list[Event]) -> AsyncIterator[Event]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_wire_is_as_recorded(case: Path) -> None:
-    read = chat.read(
+    codec = completions if case.name.startswith("completion") else chat
+    read = codec.read(
         json.loads((case / "request.json").read_text()),
         request_id=HEAD.id,
         settings=SETTINGS,
@@ -58,4 +59,4 @@ def test_wire_is_as_recorded(case: Path) -> None:
 
 
 def test_every_case_is_found() -> None:
-    assert len(CASES) >= 23
+    assert len(CASES) >= 32

@@ -1,5 +1,4 @@
-"""Fields that change nothing on this route: accepted, or refused by name where they ask for what
-is not there."""
+"""Fields that change nothing on this route, and the one that only changes streams."""
 
 from typing import Any
 
@@ -35,7 +34,14 @@ def test_an_inert_field_has_a_type_and_changes_nothing(name: str, value: Any) ->
     assert caught.value.param == name
 
 
-def test_reasoning_control_is_refused_by_name() -> None:
-    with pytest.raises(BadField, match="reasoning_control: true is not supported") as caught:
-        chat_read(reasoning_control=True)
-    assert caught.value.param == "reasoning_control"
+@pytest.mark.parametrize(
+    ("sent", "is_controllable"),
+    [
+        pytest.param({"stream": True, "reasoning_control": True}, True, id="a-stream"),
+        pytest.param({"stream": True, "reasoning_control": False}, False, id="asked-not-to"),
+        pytest.param({"stream": True}, False, id="absent"),
+        pytest.param({"reasoning_control": True}, False, id="no-stream"),
+    ],
+)
+def test_only_a_stream_can_be_controlled(sent: dict[str, Any], is_controllable: bool) -> None:
+    assert chat_read(**sent).request.is_controllable is is_controllable

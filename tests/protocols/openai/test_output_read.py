@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mlxcel.core.errors import BadField
-from mlxcel.core.request import OutputFormat, OutputKind
+from mlxcel.core.output import OutputFormat, OutputKind
 from tests.protocols.openai.reading import chat_read
 
 SCHEMA = {"type": "object", "properties": {"größe": {"const": 1}}}

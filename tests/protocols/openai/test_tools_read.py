@@ -207,7 +207,10 @@ def test_an_open_choice_goes_with_an_output_format(choice: str) -> None:
     [
         pytest.param({"tools": [{"type": "x"}]}, True, id="malformed-tool-first"),
         pytest.param({"tool_choice": "required"}, False, id="media-before-the-choice"),
+        pytest.param({"tools": [CLOCK] * 129}, False, id="media-before-their-number"),
         pytest.param({"thinking_budget": -2}, False, id="media-before-the-budget"),
+        pytest.param({"response_format": {"type": "x"}}, False, id="media-before-the-form"),
+        pytest.param({"typical_p": 0}, True, id="sampling-first"),
     ],
 )
 def test_the_order_of_checks_around_media(sent: dict[str, Any], is_first: bool) -> None:

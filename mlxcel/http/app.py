@@ -3,6 +3,9 @@
 Binds nothing and starts nothing; tests and the server use the same function.
 """
 
+from functools import cache
+
+import orjson
 from sanic import HTTPResponse, Request, Sanic
 from sanic.application.state import ApplicationServerInfo
 from sanic.config import Config
@@ -14,16 +17,17 @@ from mlxcel.http.cors import CorsPolicy
 from mlxcel.http.deps import Deps
 from mlxcel.http.errors import error_reply
 from mlxcel.http.handlers import find_handlers
-from mlxcel.http.head import REQUEST_ID, is_read, request_id
+from mlxcel.http.head import REQUEST_ID, ReadRequest, is_read, request_id
+from mlxcel.http.openapi import document
 from mlxcel.http.routes import Row, mount, mounted, read_rows
 
 HEADER_BYTES = 16_384
 """Sanic's ceiling."""
 
 
-def create_app(deps: Deps) -> Sanic:
+def create_app(deps: Deps, *, name: str = "mlxcel") -> Sanic:
     """Raises StartupError for a row that names what does not exist."""
-    app = Sanic("mlxcel", config=_config(deps), configure_logging=False)
+    app = Sanic(name, config=_config(deps), configure_logging=False, request_class=ReadRequest)
     rows = mounted(read_rows(deps.options.routes["rows"], find_handlers()), deps)
     _add_cors(app, deps)
     if deps.keys:
@@ -33,6 +37,8 @@ def create_app(deps: Deps) -> Sanic:
     app.state.server_info.append(ApplicationServerInfo(settings={"version": HTTP.VERSION_1}))
     for row in rows:
         mount(app, row, deps)
+    # Made once, when it is first asked for: most servers are never asked.
+    app.ctx.document = cache(lambda: orjson.dumps(document(rows, deps)))
     return app
 
 
@@ -65,9 +71,7 @@ def _add_cors(app: Sanic, deps: Deps) -> None:
 
     async def finish(request: Request, response: HTTPResponse) -> None:
         response.headers.update(policy.origin_headers(request.headers.get("origin")))
-        shown_id = request_id(request)
-        if shown_id is not None:
-            response.headers[REQUEST_ID] = shown_id
+        response.headers[REQUEST_ID] = request_id(request)
 
     app.register_middleware(preflight, "request")
     app.register_middleware(finish, "response")

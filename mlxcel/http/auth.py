@@ -44,8 +44,12 @@ def load_keys(keys: Iterable[str], files: Iterable[str]) -> KeySet:
 
 
 def check_key(keys: KeySet, headers: Mapping[str, str]) -> None:
-    """`Authorization` if it is there and not empty, else `X-Api-Key`."""
-    sent = headers.get("authorization") or headers.get("x-api-key") or ""
-    key = sent.removeprefix(BEARER)
+    key = sent_key(headers)
     if not key or not keys.has(key):
         raise InvalidApiKey
+
+
+def sent_key(headers: Mapping[str, str]) -> str:
+    """`Authorization` if it is there and not empty, else `X-Api-Key`."""
+    sent = headers.get("authorization") or headers.get("x-api-key") or ""
+    return sent.removeprefix(BEARER)

@@ -10,6 +10,8 @@ from mlxcel.core.errors import BadRequest, UnsupportedMediaType
 from mlxcel.protocols.fields import json_type
 
 MESSAGE_BYTES = 1024
+SHORT_BYTES = 1 << 20
+"""Some 10 ms of work, in which all others wait."""
 
 
 def json_value(request: Request) -> Any:
@@ -17,10 +19,23 @@ def json_value(request: Request) -> Any:
     content_type = request.headers.get("content-type")
     if content_type is None or not _is_json(content_type):
         raise UnsupportedMediaType(content_type)
+    return any_json(request)
+
+
+def any_json(request: Request) -> Any:
+    """For routes that look at no media type. Raises BadRequest with the parser's words."""
     try:
         return orjson.loads(request.body)
     except orjson.JSONDecodeError as error:
         raise BadRequest(cut(f"the body is not JSON: {error}", MESSAGE_BYTES)) from error
+
+
+def short_json(request: Request) -> Any:
+    """The same, where a name or a short list is all there may be. Raises BadRequest."""
+    if len(request.body) > SHORT_BYTES:
+        size = len(request.body)
+        raise BadRequest(f"the body is {size} bytes long; at most {SHORT_BYTES} on this route")
+    return any_json(request)
 
 
 def json_object(request: Request) -> Mapping[str, Any]:

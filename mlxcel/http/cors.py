@@ -12,13 +12,13 @@ LOCALHOST = "localhost"
 
 @dataclass(frozen=True, slots=True)
 class CorsPolicy:
-    """`*`, `localhost`, one fixed text, or a list of exact origins."""
+    """`*`, `localhost`, one fixed text, or lists of exact origins."""
 
     options: CorsOptions
 
     def origin_headers(self, origin: str | None) -> dict[str, str]:
         """For every answer, errors included. Empty for an origin that is refused."""
-        allowed = self._allowed(origin)
+        allowed = self._allowed(_said(origin))
         if allowed is None:
             return {}
         headers = {"Access-Control-Allow-Origin": allowed}
@@ -32,10 +32,12 @@ class CorsPolicy:
         return self.origin_headers(origin) | {
             "Access-Control-Allow-Credentials": "true" if self.options.credentials else "false",
             "Access-Control-Allow-Methods": ", ".join(self.options.methods),
-            "Access-Control-Allow-Headers": self._headers(asked),
+            "Access-Control-Allow-Headers": self._headers(_said(asked)),
         }
 
     def _allowed(self, origin: str | None) -> str | None:
+        if self.options.allowed is not None:
+            return origin if origin in self.options.allowed else None
         origins = self.options.origins
         if ANY in origins:
             # With credentials a browser refuses "*"; without an Origin nobody reads the header.
@@ -47,9 +49,15 @@ class CorsPolicy:
         return origin if origin in origins else None
 
     def _headers(self, asked: str | None) -> str:
-        if ANY in self.options.headers:
-            return asked or ANY
-        return ", ".join(self.options.headers)
+        if ANY in self.options.headers and asked:
+            return asked
+        return ", ".join(name for name in self.options.headers if name != ANY) or ANY
+
+
+def _said(sent: str | None) -> str | None:
+    """What may be said back in a header. A bare line end in a header comes through Sanic's
+    reading; what holds one is no origin and no list of names."""
+    return sent if sent is not None and sent.isascii() and sent.isprintable() else None
 
 
 def _is_local(origin: str) -> bool:

@@ -1,14 +1,18 @@
 """What the handlers work with. One object per server, made once, handed to every handler."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from mlxcel.core.settings import Settings
 from mlxcel.core.status import WorkerStatus
 from mlxcel.http.auth import KeySet
 from mlxcel.http.inflight import InFlight
+from mlxcel.http.live import LiveAnswers
 from mlxcel.http.options import ServerOptions
+from mlxcel.http.resumable import StreamSessions
+from mlxcel.metrics.meter import RequestMeter
+from mlxcel.metrics.scrape import Scrapes
 
 
 class Patched(Protocol):
@@ -53,6 +57,11 @@ class Deps:
     settings: LiveSettings
     statuses: Callable[[], Sequence[WorkerStatus]]
     inflight: InFlight
+    meter: RequestMeter
+    """Is told of every request that was answered."""
+    scrapes: Scrapes
+    streams: StreamSessions = field(default_factory=StreamSessions)
+    live: LiveAnswers = field(default_factory=LiveAnswers)
     ports: Mapping[str, Any]
     """What rows may need, by name; each handler knows the protocol of its own: `generate` is a
     `core.ports.Generator`."""

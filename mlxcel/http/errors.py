@@ -17,7 +17,7 @@ from mlxcel.core.errors import (
     MlxcelError,
     RouteNotFound,
 )
-from mlxcel.http.head import is_read, request_id, too_large
+from mlxcel.http.head import is_read, leave_out_body, request_id, too_large
 from mlxcel.http.replies import json_reply
 from mlxcel.http.routes import row_of
 from mlxcel.protocols.base import Dialect
@@ -53,7 +53,7 @@ def error_info(request: Request, exception: Exception) -> ErrorInfo:
         "%s %s failed (request %s)",
         request.method,
         request.path,
-        request_id(request) or "without an id",
+        request_id(request),
         exc_info=exception,
     )
     name = type(exception).__name__
@@ -62,6 +62,7 @@ def error_info(request: Request, exception: Exception) -> ErrorInfo:
 
 
 def error_reply(request: Request, exception: Exception) -> HTTPResponse:
+    leave_out_body(request)
     info = error_info(request, exception)
     headers = {}
     if isinstance(exception, SanicMethodNotAllowed):

@@ -3,80 +3,84 @@
 import asyncio
 import logging
 import time
-import uuid
-from collections.abc import AsyncGenerator, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
-from typing import TypeVar
+from typing import Protocol
 
 from sanic import HTTPResponse, Request
 
 from mlxcel.core.answer import Answer
-from mlxcel.core.cache import CacheReport
-from mlxcel.core.errors import GenerationFailed, RemoteError
+from mlxcel.core.errors import GenerationFailed, RemoteError, Unavailable
 from mlxcel.core.events import Accepted, Event, Failed
 from mlxcel.core.ports import Generator
-from mlxcel.core.request import Lane
 from mlxcel.generation.collect import collect
-from mlxcel.http.body import json_object
-from mlxcel.http.conversation_id import conversation_named, conversation_of_address
+from mlxcel.generation.together import generate_all
+from mlxcel.http.conversation_id import HEADER as CONVERSATION
 from mlxcel.http.deps import Deps
 from mlxcel.http.errors import error_info
+from mlxcel.http.headers import answer_headers, early_headers
 from mlxcel.http.inflight import Ticket
+from mlxcel.http.live import LiveAnswer
+from mlxcel.http.metered import metered
+from mlxcel.http.owner import owner_of
+from mlxcel.http.reading import done, read_request
 from mlxcel.http.replies import json_reply
+from mlxcel.http.resumable import StreamSession
 from mlxcel.http.routes import Row
-from mlxcel.http.sse import SseWriter
-from mlxcel.protocols import cache_words
-from mlxcel.protocols.base import Head, Read, ReadRules, SseFrame, StreamEncoder
-from mlxcel.protocols.kamiwaza.chat import ConversationRead, with_conversation
-from mlxcel.protocols.kamiwaza.headers import conversation_headers, early_conversation_headers
-
-T = TypeVar("T")
+from mlxcel.http.sse import SseWriter, frame_bytes
+from mlxcel.protocols.base import Head, Read, SseFrame, StreamEncoder
 
 log = logging.getLogger(__name__)
-PRIORITY = "X-Priority"
-LARGE_BODY_BYTES = 256 * 1024
 LARGE_ANSWER_ENTRIES = 2048
-"""Some 10 ms of work each: what is larger is read or written on a thread."""
-_threads = ThreadPoolExecutor(2, thread_name_prefix="bodies")
+"""Some 10 ms of work: what is larger is written on a thread."""
 LAST_WORD_S = 2.0
 """How long a reader that has stopped reading may hold up the end of its stream."""
 
 
 async def generate(request: Request, deps: Deps, row: Row) -> HTTPResponse | None:
+    return await respond(request, deps, lambda: read_request(request, deps, row))
+
+
+async def respond(
+    request: Request, deps: Deps, reading: Callable[[], Awaitable[Read]]
+) -> HTTPResponse | None:
+    """What a request asks for, once `reading` has understood it; a drain waits for both."""
     _keep_reading(request)
     with deps.inflight.enter() as ticket, ticket.cut_as_error():
+        read = await reading()
         generator: Generator = deps.ports["generate"]
-        reader = _reader(request, deps, row, generator)
-        read = await _done(reader, is_large=len(request.body) > LARGE_BODY_BYTES)
-        head = Head(id=read.request.id, created=int(time.time()), model=generator.model.id)
-        # Closing the iterator frees the slot: at the end, on a failure, when the client left.
-        async with aclosing(generator.generate(read.request)) as events:
-            if not read.stream:
-                answer = await collect(events)
-                is_large = _entries(answer) > LARGE_ANSWER_ENTRIES
-                return await _done(partial(_reply, read, head, answer), is_large=is_large)
+        head = Head(id=read.requests[0].id, created=int(time.time()), model=generator.model.id)
+        # Whoever names a conversation may come back for its stream.
+        conversation = request.headers.get(CONVERSATION, "") if read.stream else ""
+        if not conversation:
+            return await _answer(request, deps, ticket, read, head)
+    await _answer_resumably(request, deps, read, head, conversation)
+    return None
+
+
+async def _answer(
+    request: Request, deps: Deps, ticket: Ticket, read: Read, head: Head
+) -> HTTPResponse | None:
+    # Closing the iterator frees the slot: at the end, on a failure, when the client left.
+    async with aclosing(_events(deps, read)) as events:
+        if not read.stream:
+            answer = await collect(events)
+            is_large = _entries(answer) > LARGE_ANSWER_ENTRIES
+            return await done(partial(_reply, read, head, answer), is_large=is_large)
+        with _live(request, deps, read, head):
             await _pump(request, ticket, _writer(request, deps, read), read, head, events)
     return None
 
 
-def answer_headers(read: Read, *, prompt_tokens: int, report: CacheReport | None) -> dict[str, str]:
-    """Those of our own on an answer: on one in a piece by what was used of the prompt cache in
-    the end, on a stream by what was there when the request came."""
-    headers = {cache_words.HEADER: cache_words.cache_header(report)}
-    if isinstance(read, ConversationRead):
-        headers |= conversation_headers(read.request.cache, prompt_tokens, report)
-    return headers
+def _events(deps: Deps, read: Read) -> AsyncGenerator[Event, None]:
+    generator: Generator = deps.ports["generate"]
+    return metered(generate_all(generator, read.requests), deps.meter, is_counted=read.is_counted)
 
 
-def early_headers(read: Read) -> dict[str, str]:
-    """The same where they have to leave before anything is known: a stream that begins with a
-    keep-alive comment."""
-    headers = {cache_words.HEADER: cache_words.PENDING}
-    if isinstance(read, ConversationRead):
-        headers |= early_conversation_headers(read.request.cache)
-    return headers
+def _live(request: Request, deps: Deps, read: Read, head: Head) -> AbstractContextManager[None]:
+    is_controllable = read.requests[0].is_controllable
+    return deps.live.enter(head.id, LiveAnswer(owner_of(request, deps), is_controllable))
 
 
 def _reply(read: Read, head: Head, answer: Answer) -> HTTPResponse:
@@ -87,7 +91,9 @@ def _reply(read: Read, head: Head, answer: Answer) -> HTTPResponse:
 
 
 def _writer(request: Request, deps: Deps, read: Read) -> SseWriter:
-    return SseWriter(request, deps.options.ping_interval_s, early_headers(read))
+    asked = read.ping_s
+    interval = deps.options.ping_interval_s if asked is None else asked or None
+    return SseWriter(request, interval, early_headers(read))
 
 
 def _keep_reading(request: Request) -> None:
@@ -96,53 +102,13 @@ def _keep_reading(request: Request) -> None:
     request.transport.resume_reading()
 
 
-def _reader(request: Request, deps: Deps, row: Row, generator: Generator) -> Callable[[], Read]:
-    """What reads the body; all else about the request is looked at now."""
-    assert row.codec is not None, "checked when the rows were read"
-    request_id = f"{row.codec.ID_PREFIX}{uuid.uuid4()}"
-    request.ctx.request_id = request_id
-    read = partial(
-        row.codec.read,
-        request_id=request_id,
-        settings=deps.settings.current,
-        received_s=time.monotonic(),
-        rules=ReadRules(
-            require_model=deps.options.routes["require_model"],
-            served=generator.model.names,
-            refuse_unknown=deps.options.routes["unknown_model"] == "refuse",
-            fixed=deps.options.fixed,
-            reasoning_alias=deps.options.reasoning_alias,
-        ),
-        lane=_lane(request),
-    )
-    if generator.conversations is None:
-        return lambda: read(json_object(request))
-    named = conversation_named(request)
-    address = conversation_of_address(request, generator.conversations.ids)
-
-    def read_turn() -> Read:
-        body = json_object(request)
-        return with_conversation(read(body), body, named=named, address=address)
-
-    return read_turn
-
-
-async def _done(work: Callable[[], T], *, is_large: bool) -> T:
-    """The result of what may take seconds: then a thread does it, and others are served."""
-    if not is_large:
-        return work()
-    return await asyncio.get_running_loop().run_in_executor(_threads, work)
-
-
 def _entries(answer: Answer) -> int:
     """Of log-probabilities: they make an answer a hundred times as large as its text."""
-    return sum(1 + len(token.top) for choice in answer.choices for token in choice.logprobs)
-
-
-def _lane(request: Request) -> Lane:
-    """Unknown words count as none: whoever misspells a wish is served all the same."""
-    asked: str = request.headers.get(PRIORITY, "")
-    return Lane.__members__.get(asked.strip().upper(), Lane.NORMAL)
+    return sum(
+        sum(1 + len(token.top) for token in choice.logprobs)
+        + sum(1 + len(token.top) for token in choice.prompt)
+        for choice in answer.choices
+    )
 
 
 async def _pump(
@@ -173,8 +139,16 @@ async def _pump(
     await writer.end()
 
 
+class Sink(Protocol):
+    """Where the frames of a stream go."""
+
+    def set_headers(self, headers: Mapping[str, str]) -> None: ...
+
+    async def send(self, frames: Iterable[SseFrame]) -> None: ...
+
+
 async def _send_all(
-    writer: SseWriter,
+    sink: Sink,
     encoder: StreamEncoder,
     read: Read,
     events: AsyncGenerator[Event, None],
@@ -186,8 +160,8 @@ async def _send_all(
         is_first = False
         if isinstance(event, Accepted):
             headers = answer_headers(read, prompt_tokens=event.prompt_tokens, report=event.cache)
-            writer.set_headers(headers)
-        await writer.send(encoder.encode(event))
+            sink.set_headers(headers)
+        await sink.send(encoder.encode(event))
     if is_first:
         raise GenerationFailed("there was no event")
 
@@ -199,3 +173,66 @@ async def _last_words(request: Request, writer: SseWriter, frames: Iterable[SseF
     except TimeoutError:
         log.info("a client that has stopped reading is cut off without its error event")
         request.transport.abort()
+
+
+class SessionSink:
+    """A stream that is kept: nobody need read it while it is written."""
+
+    def __init__(self, session: StreamSession) -> None:
+        self._session = session
+
+    def set_headers(self, headers: Mapping[str, str]) -> None:
+        self._session.headers |= headers
+
+    async def send(self, frames: Iterable[SseFrame]) -> None:
+        data = b"".join(frame_bytes(frame) for frame in frames)
+        if data:
+            self._session.write(data)
+
+
+async def _answer_resumably(
+    request: Request, deps: Deps, read: Read, head: Head, conversation: str
+) -> None:
+    """A client that leaves stops nothing: the answer goes on, and waits to be read."""
+    owner = owner_of(request, deps)
+    session = deps.streams.open(owner, conversation)
+    session.start(_produce(request, deps, read, head, session))
+    writer = _writer(request, deps, read)
+    writer.start_pings()
+    try:
+        await session.begun()
+        refusal = session.refusal
+        if refusal is None and not session.total_bytes:
+            refusal = Unavailable("the stream was cancelled before it began")
+        if refusal is not None and not writer.is_open:
+            deps.streams.forget(owner, session)
+            raise refusal
+        writer.set_headers(session.headers)
+        async for data in session.read(0):
+            await writer.write(data)
+    finally:
+        writer.stop_pings()
+    await writer.end()
+
+
+async def _produce(
+    request: Request, deps: Deps, read: Read, head: Head, session: StreamSession
+) -> None:
+    encoder = read.encoder(head)
+    try:
+        with deps.inflight.enter() as ticket, ticket.cut_as_error():
+            async with aclosing(_events(deps, read)) as events:
+                with _live(request, deps, read, head):
+                    await _send_all(SessionSink(session), encoder, read, events)
+    except Exception as error:
+        if not session.total_bytes:
+            # Kept for a while: without what its frames hold on to.
+            session.refusal = error.with_traceback(None)
+        info = error_info(request, error)
+        await SessionSink(session).send(encoder.encode(Failed(info)))
+    except asyncio.CancelledError:
+        if session.total_bytes:
+            # A reader takes no stream that merely ends for a whole one.
+            info = Unavailable("the stream was cancelled: deleted, or its name taken").info()
+            await SessionSink(session).send(encoder.encode(Failed(info)))
+        raise

@@ -4,13 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlxcel.core.sampling import AdaptiveP, DynamicTemperature, Mirostat
+from mlxcel.core.output import OutputFormat
 from mlxcel.core.settings import FixedDefaults
+from mlxcel.http.default_form import default_form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorsOptions:
     origins: tuple[str, ...]
+    """`*`, `localhost`, one text that is always said, or several that have to match."""
+    allowed: tuple[str, ...] | None = None
+    """Instead of `origins`: only these, exactly."""
     methods: tuple[str, ...]
     headers: tuple[str, ...]
     credentials: bool
@@ -19,11 +23,28 @@ class CorsOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShownOptions:
+    """What clients are told of the engine and what only the plan knows."""
+
+    kv_mode: str
+    kv_bits: int | None
+    """None: KV is not quantised by bits."""
+    max_kv: int
+    """Newest tokens a row attends to; 0: all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """Read once at start; bounds were checked by the schema."""
 
     host: str
     port: int
+    metrics_port: int | None
+    """Of a second listener that serves the metrics alone; None: there is none."""
+    reuse_port: bool
+    """Other servers may listen on the port too; the kernel shares out connections."""
+    tls_cert: str | None
+    tls_key: str | None
     api_prefix: str
     api_keys: tuple[str, ...]
     api_key_files: tuple[str, ...]
@@ -37,15 +58,21 @@ class ServerOptions:
     fixed: FixedDefaults
     reasoning_alias: str | None
     """A second name of `reasoning_content`."""
+    shown: ShownOptions
 
 
 def read_options(options: Mapping[str, Any]) -> ServerOptions:
-    """From the `server` section, with `routes`, `sampling`, `reasoning_alias`, `body_bytes` and
+    """From the `server` section, with `routes`, `sampling`, `reasoning_alias`, `metrics_port`,
+    `grammar`, `json_schema`, `keep`, `kv`, `max_kv_size`, `body_bytes` and
     `http_timeout_secs` beside it."""
     ping, alias = options["sse_ping_interval"], options["reasoning_alias"]
     return ServerOptions(
         host=options["host"],
         port=options["port"],
+        metrics_port=options["metrics_port"],
+        reuse_port=options["reuse_port"],
+        tls_cert=options["tls"]["cert"],
+        tls_key=options["tls"]["key"],
         api_prefix=options["api_prefix"],
         api_keys=tuple(options["api_keys"]),
         api_key_files=tuple(options["api_key_files"]),
@@ -55,52 +82,53 @@ def read_options(options: Mapping[str, Any]) -> ServerOptions:
         routes=options["routes"],
         body_bytes=options["body_bytes"],
         http_timeout_s=options["http_timeout_secs"],
-        fixed=fixed_defaults(options["sampling"]),
+        fixed=fixed_defaults(
+            options["sampling"],
+            output=default_form(options["grammar"], options["json_schema"]),
+            keep=options["keep"],
+        ),
         # The interface's own spelling of "no alias" is none.
         reasoning_alias=None if alias == "none" else alias,
+        shown=_shown(options["kv"], options["max_kv_size"]),
     )
 
 
-def fixed_defaults(section: Mapping[str, Any]) -> FixedDefaults:
-    """From `generation.sampling`. What the interface switches off by a number (0, or below) is
-    absent here."""
+def fixed_defaults(
+    section: Mapping[str, Any], *, output: OutputFormat | None = None, keep: int = 0
+) -> FixedDefaults:
+    """From `generation.sampling`, and two that stand elsewhere."""
+    mirostat, dynatemp, adaptive = section["mirostat"], section["dynatemp"], section["adaptive"]
+    target = adaptive["target"]
     return FixedDefaults(
         typical_p=section["typical_p"],
         top_n_sigma=max(section["top_n_sigma"], 0.0),
         xtc_probability=section["xtc"]["probability"],
         xtc_threshold=section["xtc"]["threshold"],
-        mirostat=_mirostat(section["mirostat"]),
-        dynamic_temperature=_dynamic_temperature(section["dynatemp"]),
-        adaptive=_adaptive(section["adaptive"]),
+        mirostat_version=mirostat["mode"],
+        mirostat_target=mirostat["tau"],
+        mirostat_rate=mirostat["eta"],
+        temperature_span=max(dynatemp["range"], 0.0),
+        temperature_exponent=dynatemp["exponent"],
+        names_adaptive=adaptive["named"],
+        adaptive_target=-1.0 if target is None else target,
+        adaptive_decay=adaptive["decay"],
         bias=tuple((token, float(value)) for token, value in section["logit_bias"]),
         ignore_eos=section["ignore_eos"],
         stop=tuple(section["stop"]),
+        output=output,
+        keep=keep,
     )
 
 
-def _mirostat(section: Mapping[str, Any]) -> Mirostat | None:
-    if section["mode"] == 0:
-        return None
-    return Mirostat(version=section["mode"], rate=section["eta"], target=section["tau"])
-
-
-def _dynamic_temperature(section: Mapping[str, Any]) -> DynamicTemperature | None:
-    if section["range"] <= 0:
-        return None
-    return DynamicTemperature(span=section["range"], exponent=section["exponent"])
-
-
-def _adaptive(section: Mapping[str, Any]) -> AdaptiveP | None:
-    """Only where it is named among the samplers."""
-    target = section["target"]
-    if not section["named"] or target is None or target < 0:
-        return None
-    return AdaptiveP(target=target, decay=section["decay"])
+def _shown(kv: Mapping[str, Any], max_kv: int) -> ShownOptions:
+    bits = kv["bits"]
+    return ShownOptions(kv_mode=kv["mode"], kv_bits=None if bits == 0 else bits, max_kv=max_kv)
 
 
 def _cors(section: Mapping[str, Any]) -> CorsOptions:
     return CorsOptions(
-        origins=tuple(section["origins"]),
+        origins=tuple(section["origins"] or ()),
+        allowed=None if section["allowed_origins"] is None else tuple(section["allowed_origins"]),
         methods=tuple(section["methods"]),
         headers=tuple(section["headers"]),
         expose=tuple(section["expose"]),

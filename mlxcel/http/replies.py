@@ -1,6 +1,6 @@
 """Answers as bytes: JSON through orjson."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -8,7 +8,9 @@ from sanic import HTTPResponse
 
 
 def json_reply(
-    body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+    body: Mapping[str, Any] | Sequence[Any],
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
 ) -> HTTPResponse:
     return HTTPResponse(
         orjson.dumps(body),

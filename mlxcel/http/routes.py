@@ -5,7 +5,7 @@ Every name in a row is resolved before the server listens: a typo stops the star
 
 import difflib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module, util
@@ -14,6 +14,7 @@ from typing import Any, Literal
 from sanic import HTTPResponse, Request, Sanic
 
 from mlxcel.core.errors import NotImplementedHere, StartupError
+from mlxcel.http import wire
 from mlxcel.http.deps import Deps
 from mlxcel.protocols.base import Codec, Dialect
 
@@ -23,6 +24,29 @@ GENERATE = "generate"
 """The one handler that works through a codec."""
 
 Handler = Callable[[Request, Deps, "Row"], Awaitable[HTTPResponse | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """What a route takes and tells, as names of files in `schemas/wire/`."""
+
+    help: str
+    body: str | None
+    path: str | None
+    """The parts of the path that stand for something."""
+    query: str | None
+    headers: str | None
+    answers: Mapping[int, str | None]
+    """By status; None: there is no body."""
+    errors: tuple[int, ...]
+    """Statuses of answers in the envelope of the dialect."""
+    envelope: str
+    stream: str | None
+    """The data of an event, where the answer is a stream or may be one."""
+
+    def names(self) -> Iterator[str]:
+        parts = (self.body, self.path, self.query, self.headers, self.stream, self.envelope)
+        yield from (name for name in (*parts, *self.answers.values()) if name is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,6 +64,9 @@ class Row:
     is_open: bool
     """Needs no key."""
     when: str | bool
+    off: str | None
+    """What the route answers with 501 where `when` does not hold; None: there is no such route."""
+    wire: Wire
 
 
 def row_of(request: Request) -> Row | None:
@@ -68,7 +95,31 @@ def _row(name: str, row: Mapping[str, Any], handlers: Mapping[str, Handler]) -> 
         absent=row.get("absent") or "unsupported",
         is_open=row.get("auth") == "none",
         when=row.get("when", True),
+        off=row.get("off"),
+        wire=_wire(name, row),
     )
+
+
+def _wire(name: str, row: Mapping[str, Any]) -> Wire:
+    found = Wire(
+        help=row.get("help") or "",
+        body=row.get("body"),
+        path=row.get("path"),
+        query=row.get("query"),
+        headers=row.get("headers"),
+        answers={int(status): body for status, body in (row.get("answers") or {}).items()},
+        errors=tuple(row.get("errors") or ()),
+        envelope=f"{row['dialect']}_error",
+        stream=row.get("stream"),
+    )
+    for schema in found.names():
+        if schema not in wire.names():
+            near = difflib.get_close_matches(schema, wire.names(), 1, 0)
+            raise StartupError(
+                f"routes.rows.{name} names {schema}, but there is no schemas/wire/{schema}.json; "
+                f"nearest: {near[0]}"
+            )
+    return found
 
 
 def _handler(row: str, name: str, handlers: Mapping[str, Handler]) -> Handler:
@@ -109,14 +160,15 @@ def mounted(rows: Iterable[Row], deps: Deps) -> list[Row]:
     for row in rows:
         if not is_on(row, deps.options.routes):
             log.info("route %s is off (%s)", row.paths[0], row.when)
+            if row.off is not None:
+                shown.append(row)
         elif row.absent == "unsupported" or not _missing(row, deps):
             shown.append(row)
     return shown
 
 
 def mount(app: Sanic, row: Row, deps: Deps) -> None:
-    missing = _missing(row, deps)
-    handler = partial(_unsupported, missing) if missing else row.handler
+    handler = _handler_of(row, deps)
 
     async def serve(request: Request, **_: str) -> HTTPResponse | None:
         """What stands for a part of the path is in `request.match_info`, for handlers to read."""
@@ -133,6 +185,18 @@ def mount(app: Sanic, row: Row, deps: Deps) -> None:
         )
 
 
+def is_served(row: Row, deps: Deps) -> bool:
+    """Not: a mounted row that says with 501 why there is nothing to be had."""
+    return is_on(row, deps.options.routes) and not _missing(row, deps)
+
+
+def _handler_of(row: Row, deps: Deps) -> Handler:
+    if not is_on(row, deps.options.routes):
+        return _off
+    missing = _missing(row, deps)
+    return partial(_unsupported, missing) if missing else row.handler
+
+
 def _missing(row: Row, deps: Deps) -> tuple[str, ...]:
     return tuple(need for need in row.needs if need not in deps.ports)
 
@@ -141,3 +205,8 @@ async def _unsupported(missing: tuple[str, ...], request: Request, deps: Deps, r
     raise NotImplementedHere(
         f"{row.paths[0]} needs {', '.join(missing)}, which no worker of this server provides"
     )
+
+
+async def _off(request: Request, deps: Deps, row: Row) -> None:
+    assert row.off is not None, "a route that is off and has no words for it is not mounted"
+    raise NotImplementedHere(row.off)

@@ -4,7 +4,9 @@ Lives on the caller's event loop; installs no signal handlers and starts no proc
 """
 
 import asyncio
+import logging
 import socket
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,9 +19,17 @@ from mlxcel.http.app import create_app
 from mlxcel.http.auth import load_keys
 from mlxcel.http.deps import Deps, LiveSettings
 from mlxcel.http.inflight import InFlight
+from mlxcel.http.metrics_port import bind_metrics, metrics_app
 from mlxcel.http.options import read_options
 from mlxcel.http.sockets import allow_quick_restart, bind, shown_address
+from mlxcel.http.tls import load_tls
+from mlxcel.http.unix_socket import SocketFile
+from mlxcel.media.folders import check_folders
+from mlxcel.media.rules import read_rules
+from mlxcel.metrics.meter import RequestMeter
+from mlxcel.metrics.scrape import Scrapes
 
+log = logging.getLogger(__name__)
 CUT_GRACE_S = 3.0
 """For the last words of streams that the deadline has cut."""
 CLOSE_GRACE_S = 2.0
@@ -37,32 +47,53 @@ class HttpServer:
         statuses: Callable[[], Sequence[WorkerStatus]],
         **ports: Any,
     ) -> None:
-        """`ports` are what route rows may need, by name. Raises StartupError for keys that
-        cannot be read."""
+        """`ports` are what route rows may need, by name. Raises StartupError for keys and
+        certificates that cannot be read."""
         self._options = read_options(options)
+        self._tls = load_tls(self._options.tls_cert, self._options.tls_key)
         self._inflight = InFlight()
+        meter = RequestMeter()
         self._deps = Deps(
             options=self._options,
             keys=load_keys(self._options.api_keys, self._options.api_key_files),
             settings=settings,
             statuses=statuses,
             inflight=self._inflight,
+            meter=meter,
+            scrapes=Scrapes(meter),
             ports=ports,
         )
         self._socket: socket.socket | None = None
+        self._file: SocketFile | None = None
         self._server: AsyncioServer | None = None
+        self._metrics_socket: socket.socket | None = None
+        self._metrics_server: AsyncioServer | None = None
 
     @staticmethod
     def preflight(options: Mapping[str, Any]) -> None:
-        """Raises StartupError for keys that cannot be read and for a port that is taken now."""
+        """Raises StartupError for keys, certificates and folders that cannot be read, and for a
+        port that is taken now."""
         read = read_options(options)
         load_keys(read.api_keys, read.api_key_files)
-        bind(read.host, read.port).close()
+        load_tls(read.tls_cert, read.tls_key)
+        for warning in check_folders(read_rules(options["media"], is_offline=False)):
+            log.warning("%s", warning)
+        with bind(read.host, read.port, reuse_port=read.reuse_port) as sock:
+            if (file := SocketFile.of(sock)) is not None:
+                file.remove()
+            if (metrics := bind_metrics(read)) is not None:
+                metrics.close()
 
     def reserve(self) -> str:
-        """Binds without listening; returns the address, with the real port for port 0."""
-        self._socket = bind(self._options.host, self._options.port)
-        return shown_address(self._socket)
+        """Binds without listening; returns the URL, with the real port for port 0."""
+        options = self._options
+        self._socket = bind(options.host, options.port, reuse_port=options.reuse_port)
+        self._file = SocketFile.of(self._socket)
+        self._metrics_socket = bind_metrics(options)
+        address = shown_address(self._socket)
+        if self._file is not None:
+            return address
+        return f"http://{address}" if self._tls is None else f"https://{address}"
 
     async def start(self) -> None:
         """Listens and serves until `stop`. Raises StartupError."""
@@ -70,7 +101,10 @@ class HttpServer:
             self.reserve()
         assert self._socket is not None
         app = create_app(self._deps)
-        self._server = await _listening(app, self._socket)
+        self._server = await _listening(app, self._socket, self._tls)
+        if self._metrics_socket is not None:
+            app = metrics_app(self._deps, self._metrics_socket)
+            self._metrics_server = await _listening(app, self._metrics_socket, self._tls)
 
     async def drain(self, seconds: float) -> int:
         """New work is refused and /health says so; open answers may finish. What is left after
@@ -78,20 +112,27 @@ class HttpServer:
         return await self._inflight.drain(seconds, CUT_GRACE_S)
 
     async def stop(self) -> None:
-        """Closes the port and every connection."""
-        if self._server is not None:
-            await _close(self._server)
-            self._server = None
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        """Closes the port and every connection, and ends what runs for nobody."""
+        self._deps.streams.close()
+        for server in (self._server, self._metrics_server):
+            if server is not None:
+                await _close(server)
+        self._server = self._metrics_server = None
+        for sock in (self._socket, self._metrics_socket):
+            if sock is not None:
+                sock.close()
+        self._socket = self._metrics_socket = None
+        if self._file is not None:
+            self._file.remove()
+            self._file = None
 
 
-async def _listening(app: Sanic, sock: socket.socket) -> AsyncioServer:
+async def _listening(app: Sanic, sock: socket.socket, tls: ssl.SSLContext | None) -> AsyncioServer:
     allow_quick_restart(sock)
     try:
         server = await app.create_server(
             sock=sock,
+            ssl=tls,
             backlog=BACKLOG,
             return_asyncio_server=True,
             # The routes are final only after `startup`: no client may come before.

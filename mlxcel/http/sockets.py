@@ -4,13 +4,20 @@ import errno
 import socket
 
 from mlxcel.core.errors import StartupError
+from mlxcel.core.listener import SCHEME, socket_path
+from mlxcel.http.unix_socket import bind_unix
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     """A bound socket that does not listen yet: clients are refused until it does.
 
     Raises StartupError that names what is taken or wrong.
     """
+    path = socket_path(host, port)
+    return _bind_tcp(host, port, reuse_port) if path is None else bind_unix(path)
+
+
+def _bind_tcp(host: str, port: int, reuse_port: bool) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -19,6 +26,8 @@ def bind(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
     sock = socket.socket(family, kind, protocol)
     try:
+        if reuse_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         _bind(sock, address)
     except OSError as error:
         sock.close()
@@ -30,6 +39,8 @@ def bind(host: str, port: int) -> socket.socket:
 def allow_quick_restart(sock: socket.socket) -> None:
     """Connections of the listener inherit this; without it they block the port for a minute
     after the server has ended."""
+    if sock.family == socket.AF_UNIX:
+        return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
 
@@ -58,6 +69,8 @@ def _reason(host: str, port: int, error: OSError) -> str:
 
 
 def shown_address(sock: socket.socket) -> str:
-    """`host:port` as it is bound; an IPv6 host in brackets."""
+    """`host:port` as it is bound, an IPv6 host in brackets; `unix:` and the path."""
+    if sock.family == socket.AF_UNIX:
+        return f"{SCHEME}{sock.getsockname()}"
     host, port = sock.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

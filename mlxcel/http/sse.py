@@ -71,7 +71,16 @@ class SseWriter:
         """One write for all frames. A slow reader is waited for here."""
         data = b"".join(frame_bytes(frame) for frame in frames)
         if data:
-            await self._write(data)
+            await self.write(data)
+
+    async def write(self, data: bytes) -> None:
+        """Frames as they are. A slow reader is waited for here."""
+        self._is_sending = True
+        try:
+            await (await self._opened()).send(data)
+        finally:
+            self._is_sending = False
+        self._last_s = monotonic()
 
     async def end(self) -> None:
         """The last chunk of the body; the connection stays usable."""
@@ -89,14 +98,6 @@ class SseWriter:
                     end_with_connection(self._request)
         assert self._response is not None
         return self._response
-
-    async def _write(self, data: bytes) -> None:
-        self._is_sending = True
-        try:
-            await (await self._opened()).send(data)
-        finally:
-            self._is_sending = False
-        self._last_s = monotonic()
 
     async def _ping(self, interval_s: float) -> None:
         while True:

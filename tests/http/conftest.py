@@ -58,7 +58,7 @@ async def start(generator: Scripted, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
                 statuses=lambda: [generator.status()],
                 **({} if generate is None else {"generate": generate}),
             )
-            site = Site(server, server.reserve(), generator)
+            site = Site(server, server.reserve().removeprefix("http://"), generator)
             await server.start()
             stack.push_async_callback(server.stop)
             await stack.enter_async_context(site.http)

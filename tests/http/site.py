@@ -20,10 +20,12 @@ from mlxcel.core.events import (
     Timings,
     Usage,
 )
-from mlxcel.core.ports import ServedModel
+from mlxcel.core.ports import ModelFacts, ServedModel, TemplateAbilities
 from mlxcel.core.request import GenerationRequest
 from mlxcel.core.status import ModelInfo, State, WorkerStats, WorkerStatus
+from mlxcel.generation.adapters import Adapters
 from mlxcel.http.server import HttpServer
+from mlxcel.link.messages import SetLora
 from tests.settings import settings
 
 CONF = Path(__file__).parents[2] / "conf" / "routes"
@@ -41,6 +43,15 @@ MODEL = ServedModel(
     hidden_size=64,
     train_window=512,
     context_window=0,
+)
+FACTS = ModelFacts(
+    path="/models/tiny",
+    chat_template="",
+    abilities=TemplateAbilities(),
+    bos_token="<s>",
+    eos_token="</s>",
+    has_tool_parser=True,
+    weights_type="MLX Q4",
 )
 INFO = ModelInfo(
     family="llama",
@@ -78,10 +89,17 @@ class Scripted:
         self.script: list[Step] = list(HELLO)
         self.requests: list[GenerationRequest] = []
         self.yielded = 0
+        self.ended_thinking: list[str] = []
         self.closed = asyncio.Event()
         self.state = State.OK
         self.stats = WorkerStats(slots=4, started=9, completed=7, decode_tokens=5, decode_steps=3)
         self.conversations: Conversations | None = None
+        self.facts = FACTS
+        self.window = 512
+        self.adapters = Adapters((), is_fused=False, chat=self)
+
+    def set_lora(self, message: SetLora, /) -> None:
+        raise AssertionError("there are no adapters")
 
     @property
     def model(self) -> ServedModel:
@@ -89,6 +107,15 @@ class Scripted:
 
     def status(self) -> WorkerStatus:
         return WorkerStatus(name="chat", state=self.state, pid=42, stats=self.stats, model=INFO)
+
+    async def count(self, request: GenerationRequest) -> int:
+        return USAGE.prompt_tokens
+
+    async def render(self, request: GenerationRequest) -> str:
+        return "".join(f"<{message.role}>{message.text}" for message in request.chat.messages)
+
+    def end_thinking(self, request_id: str) -> None:
+        self.ended_thinking.append(request_id)
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
         self.requests.append(request)
@@ -147,20 +174,35 @@ def server_options(**changed: object) -> dict[str, Any]:
     options: dict[str, Any] = {
         "host": "127.0.0.1",
         "port": 0,
+        "metrics_port": None,
+        "reuse_port": False,
+        "tls": {"cert": None, "key": None},
         "api_prefix": "",
         "api_keys": [],
         "api_key_files": [],
         "sse_ping_interval": 15,
         "cors": {
             "origins": ["*"],
+            "allowed_origins": None,
             "methods": ["GET", "POST", "OPTIONS"],
             "headers": ["Authorization", "Content-Type"],
             "expose": ["X-Cache-Status", "ETag"],
             "credentials": True,
         },
         "body_bytes": 1_000_000,
+        "media": {
+            "media_path": None,
+            "allow_private_media_urls": False,
+            "image": {"payload_bytes": 67_108_864, "max_images": 16},
+            "video": {"dir_allowlist": []},
+        },
         "http_timeout_secs": 60,
         "sampling": SAMPLING,
+        "kv": {"mode": "fp16", "bits": 0},
+        "max_kv_size": 0,
+        "grammar": None,
+        "json_schema": None,
+        "keep": 0,
         "reasoning_alias": "reasoning",
     }
     more: dict[str, Any] = dict(changed)
@@ -174,8 +216,12 @@ class Site:
         self.server = server
         self.address = address
         self.generator = generator
-        # Unverified: reading the certificates of the world takes 20 ms, and there is no TLS here.
-        self.http = httpx.AsyncClient(base_url=f"http://{address}", timeout=20, verify=False)
+        file = address.removeprefix("unix:")
+        uds = None if file == address else file
+        url = address if "://" in address else f"http://{'localhost' if uds else address}"
+        # Unverified: reading the certificates of the world takes 20 ms.
+        transport = httpx.AsyncHTTPTransport(uds=uds, verify=False)
+        self.http = httpx.AsyncClient(base_url=url, timeout=20, transport=transport)
 
     async def post(self, body: Any = None, **more: Any) -> httpx.Response:
         body = BODY if body is None else body

@@ -114,6 +114,10 @@ async def test_which_header_counts(
         pytest.param("OPTIONS", "/v1/models", 200, id="preflight"),
         pytest.param("GET", "/v1/settings", 401, id="settings"),
         pytest.param("GET", "/nowhere", 401, id="unknown-path"),
+        pytest.param("GET", "/health/", 401, id="slash-more"),
+        pytest.param("GET", "/%68ealth", 401, id="escaped"),
+        pytest.param("GET", "/Health", 401, id="upper-case"),
+        pytest.param("GET", "/health?x=/v1/models", 200, id="query"),
         pytest.param("GET", "/v1/chat/completions", 401, id="wrong-method"),
         pytest.param("POST", "/v1/chat/completions", 401, id="before-the-body-is-read"),
     ],
@@ -121,6 +125,31 @@ async def test_which_header_counts(
 async def test_what_needs_no_key(start: Start, method: str, path: str, status: int) -> None:
     site = await start(api_keys=KEYS)
     assert (await site.http.request(method, path)).status_code == status
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "target",
+    [
+        "//health",
+        "//health/v1/models",
+        "/health/../v1/models",
+        "/health;/v1/models",
+        "http://x/v1/models",
+        "/v1/models#/health",
+        "/v1/models?/health",
+        "/v1/models/",
+        "/./v1/models",
+    ],
+)
+async def test_no_spelling_of_a_path_goes_around_the_key(start: Start, target: str) -> None:
+    """As it stands in the request line: clients tidy paths up."""
+    site = await start(api_keys=KEYS)
+    reader, writer = await site.connect()
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    assert answer.split(b" ", 2)[1] in (b"400", b"401")
+    writer.close()
 
 
 @pytest.mark.asyncio

@@ -181,14 +181,20 @@ async def test_health(site: Site) -> None:
         pytest.param(State.OK, 4, "no slot available", id="full"),
     ],
 )
-async def test_health_is_503_when_a_request_would_wait(
+async def test_health_is_503_when_a_request_would_not_start(
     site: Site, state: State, active: int, word: str
 ) -> None:
     site.generator.state = state
     site.generator.stats = WorkerStats(slots=4, active=active)
-    response = await site.http.get("/health")
+    response = await site.http.get("/health", params={"fail_on_no_slot": "1"})
     assert (response.status_code, response.json()["status"]) == (503, word)
     assert response.json()["error"]["type"] == "unavailable_error"
+
+
+async def test_a_busy_server_is_healthy(site: Site) -> None:
+    site.generator.stats = WorkerStats(slots=4, active=4, waiting=9)
+    response = await site.http.get("/health")
+    assert (response.status_code, response.json()["status"]) == (200, "ok")
 
 
 async def test_a_prefix_moves_every_route(start: Start) -> None:

@@ -1,5 +1,8 @@
 """Which pages may talk to the server; preflights of every path."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from mlxcel.http.cors import CorsPolicy
@@ -10,10 +13,25 @@ PAGE = "https://page.example"
 ALLOW = "access-control-allow-origin"
 
 
-def policy(*origins: str, credentials: bool = True, headers: str = "Authorization") -> CorsPolicy:
-    return CorsPolicy(
-        CorsOptions(origins=origins, methods=("GET",), headers=(headers,), credentials=credentials)
+def policy(
+    *origins: str, credentials: bool = True, headers: Sequence[str] = ("Authorization",)
+) -> CorsPolicy:
+    options = CorsOptions(
+        origins=origins, methods=("GET",), headers=tuple(headers), credentials=credentials
     )
+    return CorsPolicy(options)
+
+
+def cors_section(**changed: object) -> dict[str, Any]:
+    section = {
+        "origins": ["*"],
+        "allowed_origins": None,
+        "methods": ["GET"],
+        "headers": ["*"],
+        "expose": ["ETag"],
+        "credentials": True,
+    }
+    return section | changed
 
 
 @pytest.mark.parametrize(
@@ -41,9 +59,20 @@ def test_origin(
     assert headers.get("Access-Control-Allow-Origin") == allowed
 
 
-def test_any_header_is_answered_by_name() -> None:
-    headers = policy("*", headers="*").preflight_headers(PAGE, "x-mine, authorization")
-    assert headers["Access-Control-Allow-Headers"] == "x-mine, authorization"
+@pytest.mark.parametrize(
+    ("named", "asked", "allowed"),
+    [
+        pytest.param(["*"], "x-mine, authorization", "x-mine, authorization", id="any-asked"),
+        pytest.param(["*"], None, "*", id="any-unasked"),
+        pytest.param(["A", "B", "*"], "x-mine", "x-mine", id="beside-named-ones"),
+        pytest.param(["A", "B", "*"], None, "A, B", id="beside-named-ones-unasked"),
+        pytest.param(["A", "B"], "x-mine", "A, B", id="named"),
+    ],
+)
+def test_headers_are_answered_by_name(named: list[str], asked: str | None, allowed: str) -> None:
+    """A browser does not take `*` for `Authorization`."""
+    headers = policy("*", headers=named).preflight_headers(PAGE, asked)
+    assert headers["Access-Control-Allow-Headers"] == allowed
 
 
 def test_nothing_is_exposed_where_nothing_is_named() -> None:
@@ -86,13 +115,37 @@ async def test_errors_and_streams_carry_the_origin(start: Start) -> None:
 
 @pytest.mark.asyncio
 async def test_a_refused_origin_still_gets_its_answer(start: Start) -> None:
-    cors = {"origins": ["localhost"], "methods": ["GET"], "headers": ["*"], "credentials": False}
-    cors["expose"] = ["ETag"]
-    site = await start(cors=cors)
+    site = await start(cors=cors_section(origins=["localhost"], credentials=False))
     response = await site.http.get("/health", headers={"Origin": PAGE})
     assert response.status_code == 200
     assert ALLOW not in response.headers
     assert "access-control-expose-headers" not in response.headers
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("origin", "allowed"),
+    [
+        pytest.param(PAGE, PAGE, id="listed"),
+        pytest.param("https://page.example:8443", None, id="another-port"),
+        pytest.param("http://page.example", None, id="another-scheme"),
+        pytest.param("https://evil.example", None, id="not-listed"),
+        pytest.param(None, None, id="no-origin"),
+    ],
+)
+@pytest.mark.parametrize("listed", [[PAGE], [PAGE, "http://b"]], ids=["one", "two"])
+async def test_allow_list_is_exact(
+    start: Start, listed: list[str], origin: str | None, allowed: str | None
+) -> None:
+    """Unlike one text of `origins`, which is said to every page."""
+    site = await start(cors=cors_section(origins=None, allowed_origins=listed))
+    headers = {} if origin is None else {"Origin": origin}
+    for response in (
+        await site.http.get("/health", headers=headers),
+        await site.http.options("/nowhere", headers=headers),
+    ):
+        assert response.status_code == 200
+        assert response.headers.get(ALLOW) == allowed
 
 
 @pytest.mark.asyncio

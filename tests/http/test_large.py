@@ -1,18 +1,19 @@
 """Large bodies and large answers are worked on beside the loop that serves everybody."""
 
 import threading
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from mlxcel.core.events import Accepted, Likely, TextDelta, TokenLogprobs
-from mlxcel.http import generate
+from mlxcel.http import generate, reading
 from tests.http.site import BODY, ENDING, Site
 
 pytestmark = pytest.mark.asyncio
 CHAT = "/v1/chat/completions"
 PAD = " " * (
-    generate.LARGE_BODY_BYTES - len('{"model":"m","messages":[{"role":"user","content":"x"}]}')
+    reading.LARGE_BODY_BYTES - len('{"model":"m","messages":[{"role":"user","content":"x"}]}')
 )
 LOOP, BESIDE = "MainThread", "bodies"
 
@@ -22,17 +23,17 @@ def places(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The thread that parsed the last body, and the one that wrote the last answer."""
     found: dict[str, str] = {}
 
-    def seen(name: str) -> None:
-        do = getattr(generate, name)
+    def seen(module: ModuleType, name: str) -> None:
+        do = getattr(module, name)
 
         def call(*args: Any, **named: Any) -> Any:
             found[name] = threading.current_thread().name.partition("_")[0]
             return do(*args, **named)
 
-        monkeypatch.setattr(generate, name, call)
+        monkeypatch.setattr(module, name, call)
 
-    seen("json_object")
-    seen("json_reply")
+    seen(reading, "json_object")
+    seen(generate, "json_reply")
     return found
 
 

@@ -46,12 +46,15 @@ def test_the_shipped_server_section_is_read() -> None:
     options = read_options(
         tree["server"]
         | {"routes": tree["routes"], "sampling": tree["generation"]["sampling"]}
+        | {"metrics_port": tree["observability"]["metrics_port"]}
         | {"reasoning_alias": tree["generation"]["reasoning"]["alias_field"]}
         | {name: limits[name] for name in ("body_bytes", "http_timeout_secs")}
+        | {name: tree["generation"][name] for name in ("grammar", "json_schema")}
+        | {name: tree["cache"][name] for name in ("keep", "kv", "max_kv_size")}
     )
     assert (options.host, options.port) == ("127.0.0.1", 8080)
     assert (options.ping_interval_s, options.body_bytes) == (None, limits["body_bytes"])
-    assert options.cors.origins == ("*",)
+    assert options.cors.origins == ()  # nothing said: any
     assert "chat_completions" in options.routes["rows"]
 
 
@@ -75,11 +78,24 @@ async def test_where_the_settings_routes_are_on(
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("when", ["routes.slots", "settings", "server.settings"])
+@pytest.mark.parametrize("when", ["routes.slot", "settings", "server.settings"])
 async def test_a_switch_that_does_not_exist_stops_the_start(start: Start, when: str) -> None:
     rows = ROWS | {"health": ROWS["health"] | {"when": when}}
     with pytest.raises(StartupError, match=f"{when}: there is no such switch"):
         await start(routes={"rows": rows})
+
+
+@pytest.mark.asyncio
+async def test_a_route_that_is_off_is_gone_or_says_how_it_is_switched_on(start: Start) -> None:
+    off = {"when": "routes.settings", "off": "start the server with --this"}
+    rows = ROWS | {"health": ROWS["health"] | off}
+    site = await start(routes={"rows": rows, "settings": False})
+    refused = await site.http.get("/health")
+    assert refused.status_code == 501
+    assert refused.json()["error"]["message"] == "start the server with --this"
+    assert (await site.http.get("/v1/settings")).status_code == 404
+    shown = await start(routes={"rows": rows, "settings": True})
+    assert (await shown.http.get("/health")).status_code == 200
 
 
 @pytest.mark.asyncio

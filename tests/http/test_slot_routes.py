@@ -15,6 +15,7 @@ from mlxcel.core.status import State, WorkerStats, WorkerStatus
 from mlxcel.generation.slot_table import SlotTable
 from mlxcel.generation.slots import Slots
 from mlxcel.link.messages import RowStarted, Submit, Warm, pack_tokens
+from mlxcel.text.tokenizer import byte_text_model
 from tests.http.site import INFO, Scripted, Site, Start
 
 pytestmark = pytest.mark.asyncio
@@ -35,6 +36,7 @@ class Served(Scripted):
         self.slots = Slots.of(
             self.table,
             chat=self,
+            text=byte_text_model(),
             folder=None if folder is None else str(folder),
             model=None,
             name=name,

@@ -1,4 +1,4 @@
-"""GET /health."""
+"""GET /health; with ?fail_on_no_slot=1 a server whose slots are all busy is 503."""
 
 import os
 
@@ -15,6 +15,17 @@ async def show(request: Request, deps: Deps, row: Row) -> HTTPResponse:
     generator: Generator | None = deps.ports.get("generate")
     model = generator.model if generator is not None else None
     chat = generator.status() if generator is not None else None
-    word = health_word(chat, deps.statuses(), draining=deps.inflight.is_draining)
-    body = health_body(word, model, chat, front_pid=os.getpid())
+    word = health_word(
+        chat,
+        deps.statuses(),
+        draining=deps.inflight.is_draining,
+        wants_slot=bool(request.args.get("fail_on_no_slot")),
+    )
+    body = health_body(
+        word,
+        model,
+        chat,
+        has_tool_parser=generator is not None and generator.facts.has_tool_parser,
+        front_pid=os.getpid(),
+    )
     return json_reply(body, 200 if word == OK else 503)

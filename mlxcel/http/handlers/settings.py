@@ -1,21 +1,25 @@
 """The live settings: show, patch, history, revert."""
 
+import logging
 from typing import Any
 
 from sanic import HTTPResponse, Request
 
-from mlxcel.core.errors import PatchRefused
+from mlxcel.core.errors import MlxcelError, PatchRefused
 from mlxcel.http.body import json_value
 from mlxcel.http.deps import Deps, Patched
 from mlxcel.http.replies import json_reply
 from mlxcel.http.routes import Row
 from mlxcel.protocols.mlxcel.settings import (
+    UPDATE_FAILED,
     PatchShape,
     read_patch,
     read_revert,
     shape_error_body,
 )
 from mlxcel.protocols.openai.errors import error_body
+
+_log = logging.getLogger(__name__)
 
 
 async def show(request: Request, deps: Deps, row: Row) -> HTTPResponse:
@@ -34,6 +38,11 @@ async def patch(request: Request, deps: Deps, row: Row) -> HTTPResponse:
         )
     except PatchRefused as error:
         return json_reply(error_body(error.info()) | {"rejected": error.rejected}, error.status)
+    except MlxcelError:
+        raise
+    except Exception:  # a border: the client is told, in the words of the contract
+        _log.exception("a settings update failed; nothing was changed")
+        return json_reply(UPDATE_FAILED, 500)
     return _patched(done)
 
 

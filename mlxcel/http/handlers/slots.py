@@ -1,11 +1,13 @@
-"""POST /slots/{id}: the tokens of a slot are saved, restored, erased."""
+"""GET /slots; POST /slots/{id}: the tokens of a slot are saved, restored, erased."""
 
 from sanic import HTTPResponse, Request
 
+from mlxcel.core.errors import Unavailable
 from mlxcel.core.ports import Generator
 from mlxcel.http.deps import Deps
 from mlxcel.http.replies import json_reply
 from mlxcel.http.routes import Row
+from mlxcel.protocols.llama.slot_table import slots_body
 from mlxcel.protocols.llama.slots import (
     SlotAction,
     erased_body,
@@ -30,3 +32,12 @@ async def act(request: Request, deps: Deps, row: Row) -> HTTPResponse:
     if action is SlotAction.SAVE:
         return json_reply(saved_body(slot, name, await slots.save(slot, name)))
     return json_reply(restored_body(slot, name, await slots.restore(slot, name)))
+
+
+async def show(request: Request, deps: Deps, row: Row) -> HTTPResponse:
+    generator: Generator = deps.ports["generate"]
+    with_text = deps.options.routes["slots_debug"] is True
+    states = generator.slots.states(with_text=with_text)
+    if request.args.get("fail_on_no_slot") and all(state.is_busy for state in states):
+        raise Unavailable("no slot available")
+    return json_reply(slots_body(states, deps.options.fixed, with_text=with_text))

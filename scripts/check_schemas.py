@@ -1,4 +1,4 @@
-"""Is every file in schemas/ a JSON Schema, and does every `$ref` in it lead somewhere?"""
+"""Is every file below schemas/ a JSON Schema, and does every `$ref` in it lead somewhere?"""
 
 import json
 import sys
@@ -51,8 +51,8 @@ def leads_somewhere(path: Path, reference: str) -> bool:
 
 
 def main() -> int:
-    files = sorted(SCHEMAS.glob("*.json"))
-    found = [f"{path.name}: {problem}" for path in files for problem in problems(path)]
+    files = sorted(SCHEMAS.rglob("*.json"))
+    found = [f"{path.relative_to(SCHEMAS)}: {p}" for path in files for p in problems(path)]
     print("\n".join(found) or f"{len(files)} schemas are fine")
     return bool(found) or not files
 

@@ -112,7 +112,7 @@ def _text(row: Row) -> str:
 
 
 def _fate(row: Row) -> str:
-    if row.neutral:
+    if row.has_neutral_value:
         return "accepted as long as it changes nothing"
     return "accepted, no effect" if row.type == "inert" else "refused"
 
@@ -130,7 +130,9 @@ def _entry(left: str, right: str) -> Iterator[str]:
     lines = wrap(right, _WIDTH - _INDENT) or [""]
     head = f"  {left}"
     if len(head) >= _INDENT:
-        yield head
+        yield from wrap(
+            left, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        )
     else:
         yield f"{head:<{_INDENT}}{lines.pop(0)}"
     yield from (f"{'':<{_INDENT}}{line}" for line in lines)

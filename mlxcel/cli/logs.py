@@ -19,8 +19,13 @@ def set_up_logging(options: Mapping[str, Any]) -> None:
     if options["file"] is not None:
         handler = logging.StreamHandler(_open(Path(options["file"])))
     handler.setFormatter(logging.Formatter(FORMAT))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("mlxcel").setLevel(options["level"].upper())
+    # What is critical, that the server itself is broken, is logged all the same. Workers take
+    # over the level.
+    level, others = options["level"].upper(), "WARNING"
+    if not options["enabled"]:
+        level = others = "CRITICAL"
+    logging.basicConfig(level=others, handlers=[handler], force=True)
+    logging.getLogger("mlxcel").setLevel(level)
 
 
 def _open(path: Path) -> Any:

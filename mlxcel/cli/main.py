@@ -73,6 +73,10 @@ def _command(invocation: Invocation) -> int:
             from mlxcel.cli import graph
 
             return graph.run(invocation.asked, invocation.options)
+        case "connect":
+            from mlxcel.cli import connect
+
+            return connect.run(invocation.asked, invocation.words, invocation.options)
         case _:
             from mlxcel.cli import serve
 

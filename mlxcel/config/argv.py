@@ -116,10 +116,11 @@ class Line:
         if row is None:
             self._swallow(text)
             self._refuse(spelling, None, "unknown flag", self._nearest(spelling))
-        elif row.type == "refused":
+        elif row.type == "refused" and not (row.takes and row.neutral):
             if row.takes and text is None:
                 self._value(spelling)
-            self._refuse(spelling, None, f"cannot work here: {row.reason}")
+            if text is None or not row.asks_nothing(text):
+                self._refuse(spelling, None, f"cannot work here: {row.reason}")
         elif row.takes_value:
             self._valued(row, spelling, self._value(spelling) if text is None else text)
         else:
@@ -128,7 +129,7 @@ class Line:
     def _valued(self, row: Row, spelling: str, text: str | None) -> None:
         if text is None:
             self._refuse(spelling, None, "needs a value", f"write {spelling}=VALUE")
-        elif row.type == "inert":
+        elif row.type in ("inert", "refused"):
             for _ in range(row.count - 1):
                 self._value(spelling)
             if row.neutral and not row.asks_nothing(text):
@@ -183,8 +184,10 @@ class Line:
         name = spelling.lstrip("-")
         if "." in name:
             return f"did you mean {name}=VALUE?"
-        near = get_close_matches(spelling.replace("_", "-"), self._rows, n=1)
-        return f"did you mean {near[0]}?" if near else f"see {self.program} --help"
+        near = get_close_matches(spelling.replace("_", "-"), self._rows)
+        working = [flag for flag in near if self._rows[flag].type not in ("inert", "refused")]
+        guesses = [*working, *near]
+        return f"did you mean {guesses[0]}?" if guesses else f"see {self.program} --help"
 
     def _meant(self, word: str) -> str:
         if self.program == SERVER:

@@ -78,6 +78,11 @@ class Row:
         """Whether the next word is its value; a `bool` takes one after `=` only."""
         return self.takes if self.type in ("inert", "refused") else self.type not in BOOLEANS
 
+    @property
+    def has_neutral_value(self) -> bool:
+        """Whether some value of it is accepted; of a switch only a variable may say no."""
+        return bool(self.neutral) and (self.takes_value or not self.flags)
+
     def asks_nothing(self, text: str) -> bool:
         """Whether the value is what would be without it."""
         return bool(self.neutral) and re.fullmatch(self.neutral, text) is not None

@@ -154,6 +154,14 @@ def _file(text: str) -> str:
     return str(Path(text).expanduser())
 
 
+def _content(text: str) -> str:
+    path = _file(text)
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot be read as UTF-8 text: {error}") from error
+
+
 def _unescaped(text: str) -> str:
     return _ESCAPE.sub(lambda match: _ESCAPED[match[1]], text)
 
@@ -162,6 +170,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "int": _integer,
     "float": flag_forms.number,
     "str": str,
+    "word": str.strip,
     "size": _size,
     "list": str,
     "texts": _unescaped,
@@ -173,6 +182,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "scaled-adapters": flag_forms.scaled_adapter,
     "json": _json,
     "file": _file,
+    "content": _content,
     "secret": str,
     "choice": lambda text: text.replace("-", "_"),
 }

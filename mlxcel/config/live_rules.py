@@ -5,7 +5,7 @@ from typing import Any
 
 from mlxcel.config.keys import LIVE, read
 from mlxcel.config.schema import rule_of, section_schema
-from mlxcel.config.setting_rows import Row
+from mlxcel.config.setting_rows import Row, live_keys
 from mlxcel.core.window import slot_count, slot_share
 
 Rules = Mapping[str, Mapping[str, Any]]
@@ -15,7 +15,7 @@ Rules = Mapping[str, Mapping[str, Any]]
 def live_rules(rows: Sequence[Row], tree: Mapping[str, Any]) -> Rules:
     """The rules of the rows a PATCH may change."""
     schema, bounds = section_schema(LIVE), _bounds(tree)
-    keys = [row.key for row in rows if row.mutable]
+    keys = live_keys(rows).values()
     rules = {key: rule_of(schema, key.removeprefix(f"{LIVE}.")) for key in keys}
     return {k: {**rule, **bounds.get(k, {})} for k, rule in rules.items() if rule is not None}
 

@@ -2,17 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+from mlxcel.core.shipped import data_dir
 
-Kind = Literal["conf", "recipes", "schemas"]
-
-
-def data_dir(kind: Kind) -> Path:
-    """Our folder of that kind: inside the package when installed, else the checkout's."""
-    installed = _PACKAGE / "_data" / kind
-    return installed if installed.is_dir() else _PACKAGE.parent / kind
+__all__ = ["data_dir", "missing_dirs", "user_dirs"]
 
 
 def user_dirs(extra: Sequence[Path], environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -45,7 +45,7 @@ def _refuse_beyond(name: str, value: object, rule: Mapping[str, Any]) -> None:
     """An integer too large for the JSON parser arrives as a float: its size is what is wrong."""
     is_whole = isinstance(value, float) and value.is_integer() and abs(value) >= 2**63
     if is_whole and "integer" in listed(rule["type"]):
-        _bounds(name, value, {"minimum": -(2**63), "maximum": 2**63 - 1, **rule})
+        _bounds(name, value, {"minimum": -(2**63), "maximum": 2**64 - 1, **rule})
 
 
 def _seen(value: object) -> str:

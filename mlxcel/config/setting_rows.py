@@ -23,11 +23,15 @@ class Row:
     """One setting as HTTP knows it."""
 
     name: str
-    key: str
+    key: str | None = None
+    """None: of a part that this server lacks; `value` is all there is to show."""
+    value: Any = None
     type: str
     help: str
     reason: str = ""
-    """Why it needs a restart; empty for a mutable one."""
+    """Why it cannot be changed while the server runs; empty for a mutable one."""
+    allowed: tuple[str, ...] | None = None
+    """The words a row without a key would take; of others the schema says it."""
     view: str = ""
     also: bool = False
     """A second view of a key that another row owns."""
@@ -35,35 +39,48 @@ class Row:
     @property
     def mutable(self) -> bool:
         """Whether PATCH may change it."""
-        return is_live(self.key)
+        return self.key is not None and is_live(self.key)
 
     def covers(self, key: str) -> bool:
-        return key == self.key or key.startswith(f"{self.key}.")
+        return self.key is not None and (key == self.key or key.startswith(f"{self.key}."))
 
 
 @cache
 def load_rows(path: Path | None = None) -> tuple[Row, ...]:
     path = path if path is not None else data_dir("conf") / "settings.yaml"
     raw = yaml.load(path.read_bytes(), yaml.CSafeLoader)
-    return tuple(_row(row, raw["fixed"], raw["fixed_help"]) for row in raw["rows"])
+    return tuple(_row(row, raw) for row in raw["rows"])
 
 
-def _row(raw: Mapping[str, Any], reasons: Mapping[str, str], fixed_help: str) -> Row:
+def _row(raw: Mapping[str, Any], words: Mapping[str, Any]) -> Row:
     given = dict(raw)
     if "fixed" in given:
-        given["reason"] = reasons[given.pop("fixed")]
-        given["help"] = fixed_help
+        lacks = given.pop("lacks", None)
+        end = (
+            words["restart"] if lacks is None else f"{words['no_restart']}: {words['lacks'][lacks]}"
+        )
+        given["reason"] = f"{words['fixed'][given.pop('fixed')]}; {end}"
+        given["help"] = words["fixed_help"]
+    if "allowed" in given:
+        given["allowed"] = tuple(given["allowed"])
     return Row(**given)
+
+
+def live_keys(rows: Sequence[Row]) -> dict[str, str]:
+    """Name to tree key of what a PATCH may change."""
+    return {row.name: row.key for row in rows if row.key is not None and row.mutable}
 
 
 def owner(key: str, rows: Sequence[Row]) -> Row | None:
     """The row that shows a leaf: of those that cover it, the one that says most."""
     owners = [row for row in rows if row.covers(key) and not row.also]
-    return max(owners, key=lambda row: len(row.key), default=None)
+    return max(owners, key=lambda row: len(row.key or ""), default=None)
 
 
 def shown(row: Row, tree: Mapping[str, Any], rows: Sequence[Row]) -> Any:
     """What a row shows; a row of a section leaves out what has a row of its own."""
+    if row.key is None:
+        return row.value
     if row.view == "json":
         return _block(row, tree, rows)
     value = read(tree, row.key)

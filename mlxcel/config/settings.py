@@ -17,7 +17,7 @@ from mlxcel.config.live import difference, fingerprint, frozen, laid, snapshot
 from mlxcel.config.live_rules import Rules, live_rules
 from mlxcel.config.setting_checks import canonical
 from mlxcel.config.setting_history import History, Past, brief
-from mlxcel.config.setting_rows import Row, load_rows, shown
+from mlxcel.config.setting_rows import Row, live_keys, load_rows, shown
 from mlxcel.core.errors import PatchRefused, PreconditionFailed, StartupError
 from mlxcel.core.settings import Settings
 
@@ -71,6 +71,7 @@ class SettingsStore:
     ) -> None:
         """`tree` is that of a plan. Raises StartupError for a live value that breaks its rule."""
         self._rows = {row.name: row for row in rows}
+        self._keys = live_keys(rows)
         self._rules = rules
         self._clock = clock
         self._fixed = {row.name: shown(row, tree, rows) for row in rows if not row.mutable}
@@ -139,9 +140,9 @@ class SettingsStore:
             return self._patched(state, difference(before, state.values), [])
 
     def _startup_values(self, tree: Mapping[str, Any]) -> dict[str, Any]:
-        rows = [row for row in self._rows.values() if row.mutable]
+        keys = self._keys.items()
         try:
-            return {r.name: canonical(r.key, read(tree, r.key), self._rules[r.key]) for r in rows}
+            return {name: canonical(k, read(tree, k), self._rules[k]) for name, k in keys}
         except ValueError as error:
             raise StartupError(str(error)) from error
 
@@ -166,7 +167,7 @@ class SettingsStore:
             raise ValueError("unknown setting")
         if not row.mutable:
             raise ValueError(f"read-only: {row.reason}")
-        return copy.deepcopy(canonical(name, value, self._rules[row.key]))
+        return copy.deepcopy(canonical(name, value, self._rule(name)))
 
     def _publish(self, values: Mapping[str, Any], *, undo: int | None) -> _State:
         """Makes the values the current ones; the same values as now are no change."""
@@ -181,7 +182,10 @@ class SettingsStore:
         return new
 
     def _laid(self, live: "DictConfig", values: Mapping[str, Any]) -> "DictConfig":
-        return laid(live, {self._rows[name].key: value for name, value in values.items()})
+        return laid(live, {self._keys[name]: value for name, value in values.items()})
+
+    def _rule(self, name: str) -> Mapping[str, Any]:
+        return self._rules[self._keys[name]]
 
     def _state_of(
         self, live: "DictConfig", values: Mapping[str, Any], *, version: int, undo: int | None
@@ -225,7 +229,11 @@ class SettingsStore:
             "type": row.type,
             "default": copy.deepcopy(default),
             "mutable": row.mutable,
-            "allowed": self._rules[row.key].get("enum") if row.mutable else None,
+            "allowed": self._allowed(row),
             "help": row.help,
         }
         return entry if row.mutable else {**entry, "reason": row.reason}
+
+    def _allowed(self, row: Row) -> list[str] | None:
+        words = self._rule(row.name).get("enum") if row.mutable else row.allowed
+        return None if words is None else list(words)

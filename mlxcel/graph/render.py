@@ -7,6 +7,7 @@ from typing import Any
 
 from mlxcel.config.keys import read
 from mlxcel.config.problems import HIDDEN
+from mlxcel.core.listener import shown
 from mlxcel.core.window import effective_window, slot_count, slot_share
 from mlxcel.graph.spec import AMBIENT, FRONT, Clamp, NodeSpec, Plan
 
@@ -79,8 +80,9 @@ def _summary(plan: Plan, section: str) -> str:
         case "engine":
             return f"{read(tree, 'workers.placement')}  {_slots(plan)}"
         case "server":
-            count = len(read(tree, "routes.rows"))
-            return f"{read(tree, 'server.host')}:{read(tree, 'server.port')}  {count} routes"
+            address = shown(read(tree, "server.host"), read(tree, "server.port"))
+            tls = "  TLS" if read(tree, "server.tls.cert") is not None else ""
+            return f"{address}{tls}"
         case _:
             return ""
 

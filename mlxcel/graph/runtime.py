@@ -72,13 +72,13 @@ class Runtime:
         """Serve until SIGTERM or SIGINT. Returns the exit code; raises StartupError."""
         began_s = time.monotonic()
         server = self._build_front()
-        address = server.reserve()
+        url = server.reserve()
         self._take_signals()
         try:
             await server.start()
-            log.info("listening on http://%s (503 until the workers are ready)", address)
+            log.info("listening on %s (503 until the workers are ready)", url)
             if await self._until_stop(self._start_workers()):
-                log.info("ready on http://%s after %.1f s", address, time.monotonic() - began_s)
+                log.info("ready on %s after %.1f s", url, time.monotonic() - began_s)
                 await self._stop.wait()
             await self._drain(server)
         finally:

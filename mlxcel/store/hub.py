@@ -4,6 +4,7 @@ The cache of other programs is only read; what we download lives in our own stor
 `huggingface_hub` takes 0.3 s to import, so that happens where it is needed.
 """
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from mlxcel.store.problems import ModelMissing
 from mlxcel.store.progress import Progress
 from mlxcel.store.watch import folder_bytes, watched
 
+log = logging.getLogger(__name__)
 WANTED = ("model*.safetensors", "*.json", "*.jinja", "*.txt", "tokenizer*", "*.model", "*.tiktoken")
 """What mlx-lm and the tokenizer read; no code and no second copies of the weights."""
 WEIGHTS = ".safetensors"
@@ -34,6 +36,8 @@ class Repository:
     id: str
     revision: str
     token: str | None = None
+    is_token_bare: bool = False
+    """Whether a token may travel without TLS."""
 
     def __str__(self) -> str:
         return self.id if self.revision == "main" else f"{self.id} (revision {self.revision})"
@@ -62,7 +66,7 @@ def listing(repository: Repository) -> Listing:
     from huggingface_hub.utils import filter_repo_objects
 
     with _named(repository):
-        info = HfApi(endpoint=_endpoint(), token=repository.token).model_info(
+        info = HfApi(endpoint=_endpoint(), token=_token(repository)).model_info(
             repository.id, revision=repository.revision, files_metadata=True
         )
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
@@ -123,7 +127,7 @@ def _fetch_file(repository: Repository, commit: str, name: str, size: int, targe
     part = target.with_name(f"{target.name}.part")
     url = hf_hub_url(repository.id, name, revision=commit, endpoint=_endpoint())
     # A range of a compressed answer would be a range of other bytes.
-    headers = {**build_hf_headers(token=repository.token), "Accept-Encoding": "identity"}
+    headers = {**build_hf_headers(token=_token(repository)), "Accept-Encoding": "identity"}
     with part.open("ab") as out:
         http_get(url, out, resume_size=out.tell(), headers=headers, expected_size=size)
     part.replace(target)
@@ -132,6 +136,20 @@ def _fetch_file(repository: Repository, commit: str, name: str, size: int, targe
 def _endpoint() -> str | None:
     """Read on each call: the library looks at the variable only once, when it is imported."""
     return os.environ.get("HF_ENDPOINT")
+
+
+def _token(repository: Repository) -> str | bool | None:
+    """False: none at all, not even one that is stored."""
+    endpoint = _endpoint() or "https:"
+    if endpoint.lower().startswith("https:") or repository.is_token_bare:
+        return repository.token
+    if repository.token is not None:
+        log.warning(
+            "HF_ENDPOINT %s is not https://: the token is not sent there; "
+            "MLXCEL_ALLOW_INSECURE_ENDPOINT=1 (model.allow_insecure_endpoint) sends it",
+            endpoint,
+        )
+    return False
 
 
 @contextmanager

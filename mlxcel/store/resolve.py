@@ -33,6 +33,8 @@ class Store:
     revision: str
     token: str | None = None
     offline: bool = False
+    is_token_bare: bool = False
+    """Whether the token may travel without TLS."""
 
     @classmethod
     def from_options(cls, model: Mapping[str, Any]) -> "Store":
@@ -45,6 +47,7 @@ class Store:
             revision=model["revision"],
             token=model["hf_token"],
             offline=model["offline"],
+            is_token_bare=model["allow_insecure_endpoint"],
         )
 
     def repository(self, name: str) -> hub.Repository:
@@ -54,7 +57,9 @@ class Store:
                 f"{name!r} is neither a folder here nor a model name (owner/name, or a bare name "
                 f"for {self.default_org}/name)"
             )
-        return hub.Repository(id=repo, revision=self.revision, token=self.token)
+        return hub.Repository(
+            id=repo, revision=self.revision, token=self.token, is_token_bare=self.is_token_bare
+        )
 
     def folder_of(self, repository: hub.Repository) -> Path:
         """A revision other than main is kept beside it."""

@@ -40,7 +40,9 @@ def test_help_says_what_becomes_of_flags_that_cannot_work(
 ) -> None:
     main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "--ctx-checkpoints, --swa-checkpoints VALUE accepted as long as it changes" in text
+    assert (
+        "--ctx-checkpoints, -ctxcp, --swa-checkpoints VALUE accepted as long as it changes" in text
+    )
     assert "--kv-unified, -kvu refused: " in text
     assert "-no-kvu accepted, no effect: " in text
 

@@ -61,10 +61,40 @@ def test_a_timeout_of_zero_is_refused_with_the_reason(argv: list[str], env: dict
     assert values(parsed("--timeout", "10")) == {"limits.http_timeout_secs": 10}
 
 
-@pytest.mark.parametrize("name", ["LLAMA_ARG_SSL_CERT_FILE", "LLAMA_ARG_SSL_KEY_FILE"])
-def test_a_variable_that_asks_for_tls_is_refused(name: str) -> None:
-    """Serving in clear what was meant to be encrypted would be the worst way to ignore it."""
-    [(key, rule, _)] = problems(**{name: "/etc/cert.pem"})
+def test_a_container_of_vertex_is_refused() -> None:
+    """Its health checks would fail for ever, and nobody told why."""
+    [(key, rule, _)] = problems(AIP_MODE="PREDICTION")
+    assert key == "AIP_MODE"
+    assert "not built" in rule
+
+
+@pytest.mark.parametrize(
+    ("name", "neutral"),
+    [
+        ("LLAMA_ARG_MAX_IMAGE_WIDTH", "16384"),
+        ("LLAMA_ARG_MAX_IMAGE_HEIGHT", "16384"),
+        ("LLAMA_ARG_MAX_IMAGE_DECODE_ALLOC_BYTES", "536870912"),
+        ("MLXCEL_VIDEO_MAX_FRAMES", "16"),
+        ("MLXCEL_VIDEO_FPS", "2.0"),
+        ("MLXCEL_VIDEO_MAX_PIXELS", "16777216"),
+        ("MLXCEL_VIDEO_MAX_DURATION_SEC", "600"),
+        ("MLXCEL_VIDEO_MAX_PNG_FRAME_BYTES", "268435456"),
+    ],
+)
+def test_limits_of_media_that_are_not_served_are_refused(name: str, neutral: str) -> None:
+    [(key, rule, _)] = problems(**{name: "7"})
     assert key == name
-    assert "TLS is not built yet" in rule
-    assert values(parsed(**{name: ""})) == {}
+    assert "not served yet" in rule
+    assert values(parsed(**{name: neutral})) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *((text, True) for text in ("1", "true", "on", "yes", " yes ")),
+        *((text, False) for text in ("TRUE", "On", "0", "no", "2")),
+    ],
+)
+def test_private_addresses_are_opened_by_exact_words(text: str, value: bool) -> None:
+    found = values(parsed(MLXCEL_ALLOW_PRIVATE_MEDIA_URLS=text))
+    assert found == {"limits.allow_private_media_urls": value}

@@ -18,6 +18,7 @@ SAMPLES: Mapping[str, tuple[str, object]] = {
     "int": ("17", 17),
     "float": ("0.5", 0.5),
     "str": ("word", "word"),
+    "word": ("word", "word"),
     "list": ("b, a", ["b", "a"]),
     "texts": ("b, a", ["b, a"]),
     "text": (r"a\n", "a\n"),
@@ -33,6 +34,10 @@ SAMPLES: Mapping[str, tuple[str, object]] = {
 
 
 def sample(row: Row, folder: Path) -> tuple[str, object]:
+    if row.type == "content":
+        file = folder / "file"
+        file.write_text("root")
+        return str(file), "root"
     if row.type == "file":
         file = folder / "file"
         file.write_text("a-key")
@@ -108,7 +113,8 @@ def test_every_row_explains_itself(row: Row) -> None:
 )
 def test_a_refused_flag_says_why(row: Row, flag: str) -> None:
     words = [flag, "value"] if row.takes else [flag]
-    assert problems(*words) == [(flag, f"cannot work here: {row.reason}", "")]
+    verdict = "is not supported" if row.takes and row.neutral else "cannot work here"
+    assert problems(*words) == [(flag, f"{verdict}: {row.reason}", "")]
 
 
 @pytest.mark.parametrize(

@@ -306,7 +306,10 @@ def test_an_unknown_flag_gets_the_nearest(typo: str, hint: str) -> None:
     ("word", "hint"),
     [
         ("sevre", "did you mean serve?"),
-        ("list", "the commands are serve, config, graph; a model is named by --model NAME"),
+        (
+            "list",
+            "the commands are serve, config, graph, connect; a model is named by --model NAME",
+        ),
         ("graph", "a command comes first: mlxcel graph"),
     ],
 )

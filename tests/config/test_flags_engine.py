@@ -324,10 +324,25 @@ def test_a_layer_range_takes_two_values_and_changes_nothing() -> None:
     assert values(parsed(*argv)) == {"server.port": 5}
 
 
-@pytest.mark.parametrize("flag", ["--grammar", "--grammar-file", "-j", "--json-schema"])
-def test_a_default_grammar_says_what_works_instead(flag: str) -> None:
-    [(_, rule, _)] = problems(flag, "root ::= [a-z]")
-    assert "response_format" in rule
+@pytest.mark.parametrize(
+    ("flag", "key"),
+    [("--grammar-file", "generation.grammar"), ("--json-schema-file", "generation.json_schema")],
+    ids=["grammar", "schema"],
+)
+def test_a_default_form_may_stand_in_a_file(flag: str, key: str, tmp_path: Path) -> None:
+    file = tmp_path / "form"
+    file.write_text('root ::= "${é}"\n', encoding="utf-8")
+    invocation = parsed(flag, str(file))
+    assert values(invocation) == {key: 'root ::= "${é}"\n'}
+
+
+@pytest.mark.parametrize("content", [None, b"\xff"], ids=["missing", "not-utf-8"])
+def test_a_file_that_cannot_be_read_is_told(content: bytes | None, tmp_path: Path) -> None:
+    file = tmp_path / "form"
+    if content is not None:
+        file.write_bytes(content)
+    [(_, rule, _)] = problems("--grammar-file", str(file))
+    assert "cannot be read as UTF-8 text" in rule
 
 
 def test_a_socket_timeout_alone_is_told_apart_from_the_watchdog() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from mlxcel.config.keys import leaves
 from mlxcel.config.schema import rule_of, secrets, section_schema, tree_schema
-from mlxcel.config.setting_rows import load_rows, owner
+from mlxcel.config.setting_rows import live_keys, load_rows, owner
 from mlxcel.config.settings import SettingsStore
 from mlxcel.core.errors import StartupError
 from tests.config.live_store import new_store, tree
@@ -27,17 +27,18 @@ def store() -> SettingsStore:
 def test_every_leaf_of_the_tree_has_exactly_one_row(model: str) -> None:
     names = [row.name for row in ROWS]
     assert len(names) == len(set(names))
-    keys = [row.key for row in ROWS if not row.also]
+    keys = [row.key for row in ROWS if row.key is not None and not row.also]
     assert len(keys) == len(set(keys))
     for key, _ in leaves(tree(f"model={model}")):
         assert owner(key, ROWS) is not None, key
 
 
 def test_rows_and_schema_agree_on_what_may_change() -> None:
-    assert {row.key for row in MUTABLE} == {f"live.{key}" for key, _ in leaves(_live_defaults())}
+    keys = live_keys(ROWS)
+    assert set(keys.values()) == {f"live.{key}" for key, _ in leaves(_live_defaults())}
     schema = section_schema("live")
     for row in MUTABLE:
-        rule = rule_of(schema, row.key.removeprefix("live."))
+        rule = rule_of(schema, keys[row.name].removeprefix("live."))
         assert rule is not None
         assert row.type == _type(rule["type"])
 
@@ -57,7 +58,7 @@ def test_a_row_that_may_be_null_says_so() -> None:
     """The rules of rows that a PATCH may change are compared before."""
     tree_rules = tree_schema(tree())
     for row in ROWS:
-        kind = (rule_of(tree_rules, row.key) or {}).get("type")
+        kind = (rule_of(tree_rules, row.key or "none") or {}).get("type")
         if not row.view and isinstance(kind, list) and len(kind) == 2 and "null" in kind:
             assert row.type == _type(kind), row.name
 
@@ -72,7 +73,7 @@ def test_a_key_file_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_every_secret_has_a_row_that_hides_it() -> None:
-    views = {row.key: row.view for row in ROWS}
+    views = {row.key: row.view for row in ROWS if row.key is not None}
     assert all(views[key] in ("secret", "keys") for key in secrets())
 
 

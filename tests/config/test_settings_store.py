@@ -127,7 +127,7 @@ def test_a_value_within_its_bounds_is_applied(store: SettingsStore, name: str, v
         ("default_max_tokens", 0, "must be above zero"),
         ("default_max_tokens", True, "wants an integer, got boolean"),
         ("default_seed", -1, "must be at least 0"),
-        ("default_seed", float(2**70), "must be at most 9223372036854775807"),
+        ("default_seed", float(2**70), "must be at most 18446744073709551615"),
         ("default_seed", -float(2**70), "must be at least 0"),
         ("default_seed", [], "wants an integer or null, got array"),
         ("chat_template_kwargs", None, "wants an object, got null"),

@@ -41,7 +41,7 @@ TREE: dict[str, Any] = {
     "scheduler": {"parallel": 1, "max_batch_size": 1, "no_batch": False},
     "limits": {"ctx_size": 0},
     "workers": {"placement": "process"},
-    "server": {"host": "127.0.0.1", "port": 8080},
+    "server": {"host": "127.0.0.1", "port": 8080, "tls": {"cert": None, "key": None}},
     "routes": {"rows": {"a": {}, "b": {}}},
 }
 CARD = Card(name="SmolLM2", family="llama", train_window=2048, quantization_bits=4)
@@ -61,7 +61,7 @@ PLAN = Plan(
 TEXT = """\
 chat      mlx      ChatWorker  process  1 slot of 2048 tokens  needs model
 └─ model  smollm2  load_model  SmolLM2 (4-bit)  precision auto
-server    default  HttpServer  127.0.0.1:8080  2 routes  needs chat  wants generate
+server    default  HttpServer  127.0.0.1:8080  needs chat  wants generate
 clamp     scheduler.parallel 4 -> 1: family jamba runs one row
 warning   no API key is set"""
 

@@ -108,14 +108,6 @@ def test_prefix_that_is_no_path_is_a_problem(prefix: str) -> None:
     assert problem.value == prefix
 
 
-@pytest.mark.parametrize("host", ["/run/mlxcel.sock", "mlxcel.sock", "./socket"])
-def test_unix_socket_is_a_problem_that_says_so(host: str) -> None:
-    (problem,) = rules.tcp_listener(tree(server__host=host), None)
-    assert isinstance(problem, Problem)
-    assert (problem.key, problem.value) == ("server.host", host)
-    assert "a Unix socket is not built yet" in problem.rule
-
-
 @pytest.mark.parametrize(
     ("rule", "values", "words"),
     [
@@ -160,8 +152,6 @@ def test_risk_is_a_warning(rule: Rule, values: dict[str, Any], words: str) -> No
             rules.model_named, {"model__path": None, "model__source": {}}, None, id="by-source"
         ),
         pytest.param(rules.prefix_grammar, {}, None, id="no-prefix"),
-        pytest.param(rules.tcp_listener, {"server__host": "::1"}, None, id="address"),
-        pytest.param(rules.tcp_listener, {"server__host": "box.lan"}, None, id="host-name"),
         pytest.param(rules.prefix_grammar, {"server__api_prefix": "/a/b"}, None, id="prefix"),
         pytest.param(rules.open_listener, {"server__host": "localhost"}, None, id="localhost"),
         pytest.param(

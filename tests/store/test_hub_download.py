@@ -212,9 +212,25 @@ def test_files_of_two_commits_do_not_mix(store: Store, served: Hub) -> None:
 
 def test_token_is_sent(store: Store, served: Hub) -> None:
     served.token = "secret"
+    bare = replace(store, is_token_bare=True)
     with pytest.raises(ModelMissing, match="is gated"):
-        obtain(replace(store, token="wrong"), REPO, silent)
-    assert obtain(replace(store, token="secret"), REPO, silent).is_dir()
+        obtain(replace(bare, token="wrong"), REPO, silent)
+    assert obtain(replace(bare, token="secret"), REPO, silent).is_dir()
+
+
+def test_without_tls_no_token_leaves(
+    store: Store, served: Hub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither ours nor the one that the library finds by itself."""
+    served.token = "secret"
+    with pytest.raises(ModelMissing, match="is gated"):
+        obtain(replace(store, token="secret"), REPO, silent)
+    assert "is not https://: the token is not sent there" in caplog.text
+    assert "secret" not in caplog.text
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    with pytest.raises(ModelMissing, match="is gated"):
+        obtain(store, REPO, silent)
+    assert obtain(replace(store, is_token_bare=True), REPO, silent).is_dir()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ MODEL_OPTIONS = {
     "default_org": "mlx-community",
     "revision": "main",
     "hf_token": None,
+    "allow_insecure_endpoint": False,
     "offline": False,
 }
 

@@ -15,9 +15,11 @@ from mlxcel.graph.rules.cache import (
     stores_of_prompt_cache,
     unbounded_kv,
 )
+from mlxcel.graph.rules.cors import page_origins
 from mlxcel.graph.rules.finding import Finding, Rule, Settled, Tree
 from mlxcel.graph.rules.generation import adaptive_named, languages_named, reasoning_words
 from mlxcel.graph.rules.kv_modes import mode_of_family, one_quantisation, types_make_mode
+from mlxcel.graph.rules.media import body_limit, media_unread
 from mlxcel.graph.rules.model import (
     adapters_have_weights,
     engine_fits_model,
@@ -25,11 +27,12 @@ from mlxcel.graph.rules.model import (
     worker_placement,
 )
 from mlxcel.graph.rules.server import (
+    listener_kind,
     open_listener,
     prefix_grammar,
     prefixed_health,
     settings_routes,
-    tcp_listener,
+    whole_tls,
 )
 from mlxcel.graph.rules.slots import (
     answer_fits_slot,
@@ -72,8 +75,12 @@ RULES: tuple[Rule, ...] = (
     adapters_have_weights,
     kv_stays_in_place,
     one_quantisation,
+    body_limit,
+    media_unread,
     prefix_grammar,
-    tcp_listener,
+    listener_kind,
+    whole_tls,
+    page_origins,
     open_listener,
     prefixed_health,
     worker_placement,

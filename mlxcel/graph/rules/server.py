@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mlxcel.config.keys import read
 from mlxcel.core.card import Card
+from mlxcel.core.listener import SUFFIX, is_old_spelling, socket_path
 from mlxcel.core.problem import Problem
 from mlxcel.graph.rules.finding import Finding, Settled, Tree
 from mlxcel.graph.spec import Clamp
@@ -17,7 +18,7 @@ def settings_routes(tree: Tree, card: Card | None) -> Iterator[Finding]:
     """`auto`: whoever may reach the server may change it, or has shown a key."""
     if read(tree, "routes.settings") != "auto":
         return
-    if _is_loopback(read(tree, "server.host")) or _has_keys(tree):
+    if _is_local(tree) or _has_keys(tree):
         yield Settled(key="routes.settings", used=True)
         return
     reason = "other machines can reach it and no key is set; routes.settings=true opens them"
@@ -37,21 +38,38 @@ def prefix_grammar(tree: Tree, card: Card | None) -> Iterator[Finding]:
         )
 
 
-def tcp_listener(tree: Tree, card: Card | None) -> Iterator[Finding]:
-    """The two spellings that llama-server takes for a Unix socket."""
-    host = read(tree, "server.host")
-    if host.endswith(".sock") or "/" in host:
-        yield Problem(
-            key="server.host",
-            value=host,
-            rule="is no address, and a Unix socket is not built yet",
-            hint="give an address, like 127.0.0.1",
-        )
+def listener_kind(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    """What a Unix socket has no use for, and the spelling of one that was meant."""
+    host, port = read(tree, "server.host"), read(tree, "server.port")
+    path = socket_path(host, port)
+    if path is None:
+        if "/" in host:
+            hint = "let the path of a Unix socket end in .sock"
+            yield Problem(key="server.host", value=host, rule="is no address", hint=hint)
+        return
+    if is_old_spelling(host, port):
+        yield f"{host} with port 0 is read as a Unix socket; let its path end in {SUFFIX} instead"
+    for key, closed in (("server.tls.cert", None), ("server.reuse_port", False)):
+        if (value := read(tree, key)) != closed:
+            rule = f"cannot be had on the Unix socket {path}"
+            yield Problem(key=key, value=value, rule=rule, hint="leave it out, or give an address")
+
+
+def whole_tls(tree: Tree, card: Card | None) -> Iterator[Finding]:
+    names = {"server.tls.cert": "--ssl-cert-file", "server.tls.key": "--ssl-key-file"}
+    for missing, given in (tuple(names), tuple(reversed(names))):
+        if read(tree, missing) is None and read(tree, given) is not None:
+            yield Problem(
+                key=missing,
+                value=None,
+                rule=f"is needed beside {given} ({names[given]}): TLS takes both files",
+                hint=f"give {names[missing]}",
+            )
 
 
 def open_listener(tree: Tree, card: Card | None) -> Iterator[Finding]:
     host = read(tree, "server.host")
-    if not _is_loopback(host) and not _has_keys(tree):
+    if not _is_local(tree) and not _has_keys(tree):
         yield (
             f"{host} is open to other machines and no API key is set; "
             "give keys with --api-key-file or server.api_keys"
@@ -66,6 +84,12 @@ def prefixed_health(tree: Tree, card: Card | None) -> Iterator[Finding]:
 
 def _has_keys(tree: Tree) -> bool:
     return bool(read(tree, "server.api_keys") or read(tree, "server.api_key_files"))
+
+
+def _is_local(tree: Tree) -> bool:
+    """Only this machine, or on a Unix socket only this user, may call."""
+    host, port = read(tree, "server.host"), read(tree, "server.port")
+    return socket_path(host, port) is not None or _is_loopback(host)
 
 
 def _is_loopback(host: str) -> bool:

@@ -26,11 +26,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "text": {"core"},
     "generation": {"core", "link", "text"},
     "protocols": {"core"},
-    "http": {"core", "protocols", "generation"},
+    "metrics": {"core"},
+    "media": {"core"},
+    "http": {"core", "protocols", "generation", "media", "metrics"},
     "worker": {"core", "link.messages"},
     "weights": {"core", "worker"},
     "engine": {"core", "link.messages", "worker", "weights"},
-    "cli": {"core", "config", "graph", "store"},
+    "connect": {"core"},
+    "cli": {"core", "config", "graph", "store", "connect"},
     "__main__": {"cli"},
     "__init__": set(),
 }
@@ -39,7 +42,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 ONLY: dict[str, set[str]] = {
     "core": {"msgspec"},
     "protocols": set(),
-    "engine": {"blake3", "llguidance", "mlx", "mlx_lm", "msgspec", "numpy"},
+    "metrics": {"prometheus_client"},
+    "engine": {"blake3", "llguidance", "mlx", "mlx_lm", "msgspec", "numpy", "re2"},
 }
 MAY_IMPORT_MLX = {"worker", "weights", "engine"}
 MLX = {"mlx", "mlx_lm", "transformers"}

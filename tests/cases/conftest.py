@@ -12,6 +12,8 @@ from tests.whole.program import Program, serve_checkpoint
 
 __all__ = ["echo", "tiny_server"]
 
+MARKERS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
+
 STRICT_ROLES = """\
 {%- for message in messages -%}
 {%- if message.role not in ("system", "user", "assistant") -%}
@@ -60,8 +62,9 @@ def _next_plain_request_succeeds(request: pytest.FixtureRequest) -> Iterator[Non
 
 @pytest.fixture(scope="session")
 def long_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny model with a window that no test fills."""
-    return build_tiny_checkpoint(tmp_path_factory.mktemp("long") / "tiny-long", window=32768)
+    """The tiny model with a window that no test fills, and markers to fill gaps by."""
+    path = tmp_path_factory.mktemp("long") / "tiny-long"
+    return build_tiny_checkpoint(path, window=32768, markers=MARKERS)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """Public faults, A15: prompts that are too long for the context."""
 
+import json
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cases.asking import assert_error_object, post_raw, prompt_tokens
+from tests.cases.asking import assert_error_object, opened, post_raw, prompt_tokens
+from tests.cases.routes import INFILL, MARKED_ROUTES, NATIVE, Route, name_of
 from tests.whole.program import Program, chat_body, serve_checkpoint, text_of
 
 pytestmark = pytest.mark.whole
@@ -28,23 +31,29 @@ def _overlong(window: int, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("asked_stream", [True, False], ids=["stream", "plain"])
+@pytest.mark.parametrize("route", MARKED_ROUTES, ids=name_of)
 def test_a15_overlong_prompt_is_refused_with_both_numbers(
-    small_context: Program, asked_stream: bool
+    small_context: Program, route: Route, asked_stream: bool
 ) -> None:
     """A15: an overlong prompt hung or crashed the server.
 
     https://github.com/vllm-project/vllm/issues/765
+
+    Before any byte of a stream, and with the error type that the route's clients know.
     """
     window = small_context.health()["context_size"]
     assert window == CONTEXT
+    body = route.body("a " * (3 * window), stream=asked_stream)
     began = time.monotonic()
-    status, kind, answer = post_raw(small_context, _overlong(window, stream=asked_stream))
+    with opened(small_context, body, path=route.path) as response:
+        answer = json.loads(response.read())
     assert time.monotonic() - began < 2
-    assert (status, kind) == (400, "application/json")
-    assert_error_object(answer, code="context_length_exceeded", param="messages")
+    assert (response.status, response.headers["Content-Type"]) == (400, "application/json")
+    assert_error_object(answer, code="context_length_exceeded", param=route.param)
+    assert answer["error"]["type"] == route.long_type
     message = answer["error"]["message"]
     assert str(window) in message
-    assert any(int(word) >= 6 * window for word in message.split() if word.isdigit())
+    assert any(int(number) >= 6 * window for number in re.findall(r"\d+", message))
 
 
 def test_a15_the_models_own_window_is_a_limit_too(tiny_server: Program) -> None:
@@ -60,11 +69,16 @@ def test_a15_the_models_own_window_is_a_limit_too(tiny_server: Program) -> None:
 def test_a15_eight_at_once_leave_a_short_one_alone(small_context: Program) -> None:
     """A15: also 8 at once with one short request beside them."""
     alone = text_of(small_context.chat("short", max_tokens=16))
+    routes = [MARKED_ROUTES[n % len(MARKED_ROUTES)] for n in range(8)]
+
+    def refused(route: Route) -> int:
+        return small_context.post(route.path, route.body("a " * (3 * CONTEXT)))[0]
+
     with ThreadPoolExecutor(9) as pool:
-        long = [pool.submit(post_raw, small_context, _overlong(CONTEXT)) for _ in range(8)]
+        long = [pool.submit(refused, route) for route in routes]
         short = pool.submit(small_context.chat, "short", max_tokens=16)
         assert text_of(short.result(10)) == alone
-        assert [future.result(10)[0] for future in long] == [400] * 8
+        assert [future.result(10) for future in long] == [400] * 8
 
 
 @pytest.mark.parametrize("room", [-1, 0, 1, 2, 5])
@@ -81,3 +95,20 @@ def test_a15_around_the_edge_of_the_window(small_context: Program, room: int) ->
     assert answer["usage"]["total_tokens"] <= CONTEXT
     assert answer["usage"]["completion_tokens"] >= 1
     assert answer["choices"][0]["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize("room", [-1, 0, 1, 5])
+@pytest.mark.parametrize("route", [NATIVE, INFILL], ids=name_of)
+def test_a15_around_the_edge_of_the_window_of_a_native_route(
+    small_context: Program, route: Route, room: int
+) -> None:
+    """A15: what cuts an answer there is told as `truncated`."""
+    frame = route.plain(small_context, "a", max_tokens=1).counts[0] - 1
+    body = route.body("a" * (CONTEXT - frame - room), max_tokens=64)
+    status, answer = small_context.post(route.path, body)
+    if room <= 0:
+        assert (status, answer["error"]["type"]) == (400, route.long_type)
+        return
+    assert status == 200, answer
+    assert 1 <= answer["tokens_predicted"] <= room
+    assert (answer["stop_type"], answer["truncated"]) == ("limit", True)

@@ -183,6 +183,18 @@ def test_a11_late_system_message_is_refused_before_the_stream(
     assert "System message must be at the beginning." in answer["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions/input_tokens", "/apply-template"])
+@pytest.mark.parametrize("last", ["d", "divide", "undefined", "recursion"])
+def test_a11_whoever_renders_refuses_the_same(system_first: Program, path: str, last: str) -> None:
+    """A11: the count and the rendering say what the chat says of the same messages."""
+    turns = LATE_SYSTEM if last == "d" else (("user", last),)
+    body = conversation(*turns)
+    told = [system_first.post(where, body) for where in (CHAT, path)]
+    assert told[0] == told[1]
+    assert told[0][0] == 400
+    assert_error_object(told[0][1], param="messages")
+
+
 def test_a11_the_same_template_takes_system_first(system_first: Program) -> None:
     """A11: it is the order that is refused, not the role."""
     assert stream(system_first, conversation(*EARLY_SYSTEM, max_tokens=3)).text == "d"

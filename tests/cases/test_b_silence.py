@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from openai import OpenAI
 
 from tests.cases.asking import Streamed, await_active, opened, stream
+from tests.cases.routes import INFILL, MARKED_ROUTES, NATIVE, USAGE, Route
 from tests.whole.program import Program, chat_body, text_of
 
 pytestmark = pytest.mark.whole
@@ -175,6 +177,51 @@ def test_b14_pings_go_by_the_clock(pinging: Program, proxy: Proxy) -> None:
 def test_b14_a_stream_that_talks_gets_no_comment(pinging: Program) -> None:
     """B14: comments stand for silence only."""
     assert stream(pinging, chat_body("talks", max_tokens=50)).comments == []
+
+
+def test_b14_every_route_is_kept_alive(pinging: Program, proxy: Proxy) -> None:
+    """B14: each at the server's pace, and a native one at the pace it asked for."""
+    asked: list[tuple[Route, dict[str, Any], range]] = [
+        *((route, {}, range(2, 5)) for route in MARKED_ROUTES),
+        (NATIVE, {"sse_ping_interval": 2}, range(1, 3)),
+        (NATIVE, {"sse_ping_interval": 600}, range(1)),
+        (NATIVE, {"sse_ping_interval": -1}, range(1)),
+    ]
+    behind = Behind(proxy.url)
+
+    def read(place: int) -> Streamed:
+        route, fields, _ = asked[place]
+        # Silence that was asked for is not for proxies.
+        program = pinging if fields else behind
+        body = route.body("a", max_tokens=4, **USAGE, **fields)
+        return stream(program, body, path=route.path)
+
+    with ThreadPoolExecutor(len(asked)) as pool:
+        with opened(pinging, chat_body("first", stream=True, max_tokens=30000)) as running:
+            running.read(1)
+            answers = [pool.submit(read, place) for place in range(len(asked))]
+            await_active(pinging, 1, waiting=len(asked))
+            with frozen_worker(pinging):
+                time.sleep(3.5 * PING_S)
+        for (route, _, pings), answer in zip(asked, answers, strict=True):
+            streamed = answer.result(20)
+            assert route.joined(streamed).counts[1] == 4
+            assert len(streamed.comments) in pings, route.path
+    assert proxy.cut == 0
+
+
+def test_b14_a_native_stream_at_its_own_pace(long_tiny: Program) -> None:
+    """B14: a server that would be silent for long says something when it is asked to."""
+    with ThreadPoolExecutor(2) as pool, frozen_worker(long_tiny):
+        answers = [
+            pool.submit(stream, long_tiny, INFILL.body("a", max_tokens=2, **fields), path="/infill")
+            for fields in ({"sse_ping_interval": 1}, {})
+        ]
+        time.sleep(2.5)
+    asked, default = (answer.result(20) for answer in answers)
+    assert len(asked.comments) in (1, 2)
+    assert default.comments == []
+    assert asked.chunks[-1]["content"] == default.chunks[-1]["content"]
 
 
 def test_b14_a_busy_worker_does_not_delay_the_headers(pinging: Program, proxy: Proxy) -> None:

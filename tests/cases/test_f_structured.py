@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.cases.asking import CHAT, assert_error_object, processes, stream
-from tests.whole.program import Program, chat_body, text_of
+from tests.cases.asking import assert_error_object, processes
+from tests.cases.routes import CHATS, NATIVE, ROUTES, TEXTS, Route, name_of
+from tests.whole.program import Program, text_of
 from tests.whole.schemas import json_schema
 
 pytestmark = pytest.mark.whole
@@ -47,16 +48,20 @@ BOMBS = [
 ]
 
 
-def sent(program: Program, schema: str, *, streamed: bool) -> tuple[int, str, Any, float]:
+HERE = "the place of the schema"
+
+
+def sent(
+    program: Program, schema: str, *, streamed: bool, route: Route = CHATS
+) -> tuple[int, str, Any, float]:
     """(status, content type, body, seconds) for a schema that is text already."""
-    body = json.dumps(chat_body("hi", max_tokens=4, stream=streamed, response_format=0))
-    form = json.dumps(json_schema(0)).replace('"schema": 0', f'"schema": {schema}')
-    raw = body.replace('"response_format": 0', f'"response_format": {form}').encode()
+    body = json.dumps(route.body("hi", max_tokens=4, stream=streamed, **route.form(HERE)))
+    raw = body.replace(json.dumps(HERE), schema).encode()
     host, _, port = program.url.removeprefix("http://").partition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=20)
     began = time.monotonic()
     try:
-        connection.request("POST", CHAT, raw, {"Content-Type": "application/json"})
+        connection.request("POST", route.path, raw, {"Content-Type": "application/json"})
         response = connection.getresponse()
         answer = response.read()
         took = time.monotonic() - began
@@ -65,21 +70,54 @@ def sent(program: Program, schema: str, *, streamed: bool) -> tuple[int, str, An
         connection.close()
 
 
-@pytest.mark.parametrize("streamed", [True, False], ids=["stream", "plain"])
+@pytest.mark.parametrize(
+    ("route", "streamed"),
+    [
+        pytest.param(CHATS, True, id="chat-stream"),
+        pytest.param(CHATS, False, id="chat"),
+        pytest.param(TEXTS, True, id="text-stream"),
+        pytest.param(NATIVE, True, id="native-stream"),
+        pytest.param(NATIVE, False, id="native"),
+    ],
+)
 @pytest.mark.parametrize("schema", BOMBS)
 def test_f2_a_schema_that_goes_on_for_ever_is_refused(
-    tiny_server: Program, schema: str, streamed: bool
+    tiny_server: Program, schema: str, route: Route, streamed: bool
 ) -> None:
     """F2: a cycle overflowed the stack and killed the process.
 
     https://github.com/mudler/LocalAI/pull/11041
     """
-    status, kind, answer, took = sent(tiny_server, schema, streamed=streamed)
+    status, kind, answer, took = sent(tiny_server, schema, streamed=streamed, route=route)
     assert (status, kind) == (400, "application/json")
     assert "error" in answer
     assert_error_object(answer, param=answer["error"]["param"])
-    assert answer["error"]["param"] in ("response_format", None)
+    assert answer["error"]["param"] in (route.form_param, None)
     assert took < 1.0
+
+
+LONG_CHAIN = "\n".join(f'r{n} ::= "b" r{n + 1}' for n in range(8000))
+GRAMMARS = [
+    pytest.param("root ::= root", id="itself"),
+    pytest.param("root ::= a\na ::= b\nb ::= root", id="in-a-circle"),
+    pytest.param(f'root ::= r0\n{LONG_CHAIN}\nr8000 ::= "x"', id="8000-rules-in-a-chain"),
+    pytest.param(f'root ::= {"(" * 5000}"a"{")" * 5000}', id="5000-groups"),
+    pytest.param(f'root ::= "a"{"+" * 5000}', id="5000-counts"),
+    pytest.param('root ::= "a"{1000000}', id="a-million-times"),
+    pytest.param(f'root ::= "{"a" * 300_000}"', id="300-KB"),
+]
+
+
+@pytest.mark.parametrize("grammar", GRAMMARS)
+def test_f2_a_grammar_that_goes_on_for_ever_is_refused(tiny_server: Program, grammar: str) -> None:
+    """F2: the native routes take grammars as they are, and have the same stack to overflow."""
+    pids = {name: process.pid for name, process in processes(tiny_server).items()}
+    began = time.monotonic()
+    status, answer = tiny_server.post(NATIVE.path, NATIVE.body("hi", grammar=grammar))
+    assert time.monotonic() - began < 1.0
+    assert status == 400
+    assert_error_object(answer, param="grammar")
+    assert {name: process.pid for name, process in processes(tiny_server).items()} == pids
 
 
 def test_f2_memory_comes_back(tiny_server: Program) -> None:
@@ -88,9 +126,10 @@ def test_f2_memory_comes_back(tiny_server: Program) -> None:
     for _ in range(3):
         sent(tiny_server, schema, streamed=False)
     before = {name: process.memory_info().rss for name, process in processes(tiny_server).items()}
-    for _ in range(20):
-        assert sent(tiny_server, schema, streamed=False)[0] == 400
-        assert sent(tiny_server, json.dumps(CYCLE), streamed=False)[0] == 400
+    for number in range(20):
+        route = ROUTES[number % len(ROUTES)]
+        assert sent(tiny_server, schema, streamed=False, route=route)[0] == 400
+        assert sent(tiny_server, json.dumps(CYCLE), streamed=False, route=route)[0] == 400
     for name, process in processes(tiny_server).items():
         assert process.memory_info().rss < GROWTH * before[name]
     assert tiny_server.health()["worker"]["restarts"] == 0
@@ -119,8 +158,9 @@ POINTERS = [
 
 
 @pytest.mark.parametrize(("pointer", "expected"), POINTERS)
+@pytest.mark.parametrize("route", ROUTES, ids=name_of)
 def test_f4_a_reference_goes_into_an_array(
-    tiny_server: Program, pointer: str, expected: str
+    tiny_server: Program, route: Route, pointer: str, expected: str
 ) -> None:
     """F4: a pointer through `anyOf/0` was not found.
 
@@ -138,18 +178,21 @@ def test_f4_a_reference_goes_into_an_array(
         "additionalProperties": False,
         "$defs": {"p~q": {"const": "w"}},
     }
-    fields = {"response_format": json_schema(schema), "max_tokens": 60}
-    answer = json.loads(text_of(tiny_server.chat("hi", **fields)))
+    fields = {**route.form(schema), "max_tokens": 60}
+    answer = json.loads(route.plain(tiny_server, "hi", **fields).text)
     assert answer["r"] == expected
     assert answer["l"] in ("x", "y")
-    assert json.loads(stream(tiny_server, chat_body("hi", **fields)).text) == answer
+    assert json.loads(route.streamed(tiny_server, "hi", **fields).text) == answer
 
 
 @pytest.mark.parametrize("pointer", ["#/properties/l/anyOf/2", "#/nothing", "#/properties/l/0"])
-def test_f4_a_reference_to_nothing_is_named(tiny_server: Program, pointer: str) -> None:
+@pytest.mark.parametrize("route", ROUTES, ids=name_of)
+def test_f4_a_reference_to_nothing_is_named(
+    tiny_server: Program, route: Route, pointer: str
+) -> None:
     """F4: what is not there is a 400 that shows the pointer."""
     schema = {"properties": {"l": {"anyOf": [{}, {}]}, "r": {"$ref": pointer}}}
-    status, answer = tiny_server.post(CHAT, chat_body("hi", response_format=json_schema(schema)))
+    status, answer = tiny_server.post(route.path, route.body("hi", **route.form(schema)))
     assert status == 400
-    assert_error_object(answer, param="response_format")
+    assert_error_object(answer, param=route.form_param)
     assert pointer in answer["error"]["message"]

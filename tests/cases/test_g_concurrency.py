@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.cases.asking import await_idle, opened, processes, stream
+from tests.cases.routes import MARKED_ROUTES, ROUTES, Route, Seen, name_of
 from tests.tiny.checkpoint import build_tiny_checkpoint
-from tests.whole.program import Program, chat_body, serve_checkpoint, text_of
+from tests.whole.program import Program, serve_checkpoint
 
 pytestmark = pytest.mark.whole
 
@@ -32,21 +33,27 @@ def _prompts() -> list[str]:
 PROMPTS = _prompts()
 
 
-def _asked(program: Program, prompt: str, streamed: bool, max_tokens: int) -> tuple[str, int]:
-    """(text, prompt tokens) of one answer, by either form."""
-    body = chat_body(prompt, max_tokens=max_tokens, **NEUTRAL)
-    if streamed:
-        seen = stream(program, body | {"stream_options": {"include_usage": True}})
-        return seen.text, seen.chunks[-1]["usage"]["prompt_tokens"]
-    answer = program.chat(prompt, max_tokens=max_tokens, **NEUTRAL)
-    return text_of(answer), answer["usage"]["prompt_tokens"]
+Asked = tuple[str, int]
+"""What was said, and tokens of the prompt."""
+
+
+def _asked(program: Program, route: Route, prompt: str, streamed: bool, max_tokens: int) -> Asked:
+    """One answer, by either form."""
+    ask = route.streamed if streamed else route.plain
+    seen: Seen = ask(program, prompt, max_tokens=max_tokens, **NEUTRAL)
+    return seen.text, seen.counts[0]
+
+
+def _route(place: int) -> Route:
+    """Each has its share of the prompts."""
+    return ROUTES[place % len(ROUTES)]
 
 
 def _together(program: Program, order: Sequence[int], max_tokens: int) -> dict[int, Any]:
     """All at once, every second one as a stream."""
 
-    def ask(place: int) -> tuple[str, int]:
-        return _asked(program, PROMPTS[place], place % 2 == 0, max_tokens)
+    def ask(place: int) -> Asked:
+        return _asked(program, _route(place), PROMPTS[place], place % 2 == 0, max_tokens)
 
     with ThreadPoolExecutor(len(order)) as pool:
         return dict(zip(order, pool.map(ask, order), strict=True))
@@ -58,13 +65,19 @@ def test_g1_answers_do_not_cross(tiny_server: Program, echo: Program, server: st
 
     https://github.com/ml-explore/mlx-lm/issues/965
 
-    The real engine in float32 gives the solo text exactly; echo says its own prompt.
+    The real engine in float32 gives the solo text exactly; echo says its own prompt. The routes
+    are mixed.
     """
     program = {"tiny_server": tiny_server, "echo": echo}[server]
     max_tokens = 24 if program is tiny_server else 500
-    solo = {n: _asked(program, prompt, False, max_tokens) for n, prompt in enumerate(PROMPTS)}
+    solo = {
+        place: _asked(program, _route(place), prompt, False, max_tokens)
+        for place, prompt in enumerate(PROMPTS)
+    }
     assert len({text for text, _ in solo.values()}) == len(PROMPTS)
-    assert [count for _, count in solo.values()] == [len(p) + 3 for p in PROMPTS]
+    frame = {route: route.plain(program, "a", max_tokens=1).counts[0] - 1 for route in ROUTES}
+    counts = [len(prompt) + frame[_route(place)] for place, prompt in enumerate(PROMPTS)]
+    assert [count for _, count in solo.values()] == counts
     if program is echo:
         assert [text for text, _ in solo.values()] == PROMPTS
     rng = random.Random(1)
@@ -73,15 +86,33 @@ def test_g1_answers_do_not_cross(tiny_server: Program, echo: Program, server: st
         assert _together(program, order, max_tokens) == solo
 
 
+def test_g1_each_says_the_marker_it_was_made_to_say(tiny_server: Program) -> None:
+    """G1: the forms of sixteen answers do not cross either."""
+
+    def say(place: int) -> str:
+        route, marker = _route(place), MARKERS[place] * 5
+        ask = route.streamed if place % 2 else route.plain
+        seen: Seen = ask(
+            tiny_server, PROMPTS[place], max_tokens=24, **NEUTRAL, **route.form({"const": marker})
+        )
+        return seen.text
+
+    with ThreadPoolExecutor(len(PROMPTS)) as pool:
+        for _ in range(ROUNDS):
+            said = list(pool.map(say, range(len(PROMPTS))))
+            assert said == [f'"{marker * 5}"' for marker in MARKERS]
+
+
 @pytest.mark.parametrize("at_once", [1, 5], ids=["in-turn", "in-parallel"])
-def test_g5_without_a_seed_answers_differ(tiny_server: Program, at_once: int) -> None:
+@pytest.mark.parametrize("route", MARKED_ROUTES, ids=name_of)
+def test_g5_without_a_seed_answers_differ(long_tiny: Program, route: Route, at_once: int) -> None:
     """G5: without a seed every answer was identical.
 
     https://github.com/Blaizzy/mlx-vlm/issues/1818
     """
 
     def ask(_: int) -> str:
-        return text_of(tiny_server.chat("hi", temperature=1, max_tokens=24))
+        return route.plain(long_tiny, "hi", temperature=1, max_tokens=24).text
 
     with ThreadPoolExecutor(at_once) as pool:
         texts = list(pool.map(ask, range(5)))
@@ -89,19 +120,20 @@ def test_g5_without_a_seed_answers_differ(tiny_server: Program, at_once: int) ->
 
 
 @pytest.mark.parametrize("seed", [-1, None, 4294967295], ids=["minus-one", "null", "folded"])
-def test_g5_the_spellings_of_no_seed(tiny_server: Program, seed: int | None) -> None:
+@pytest.mark.parametrize("route", ROUTES, ids=name_of)
+def test_g5_the_spellings_of_no_seed(tiny_server: Program, route: Route, seed: int | None) -> None:
     """G5's kind: every way to say "any seed" draws a new one."""
-    texts = {
-        text_of(tiny_server.chat("hi", temperature=1, max_tokens=24, seed=seed)) for _ in range(5)
-    }
+    fields = {"temperature": 1, "max_tokens": 16, "seed": seed}
+    texts = {route.plain(tiny_server, "hi", **fields).text for _ in range(5)}
     assert len(texts) >= 4
 
 
-def test_g5_a_seed_gives_its_text_again(tiny_server: Program) -> None:
+@pytest.mark.parametrize("route", ROUTES, ids=name_of)
+def test_g5_a_seed_gives_its_text_again(tiny_server: Program, route: Route) -> None:
     """G5's kind: the same seed is the same text, alone and among others."""
 
     def ask(seed: int) -> str:
-        return text_of(tiny_server.chat("hi", temperature=1, max_tokens=24, seed=seed))
+        return route.plain(tiny_server, "hi", temperature=1, max_tokens=24, seed=seed).text
 
     alone = [ask(seed) for seed in range(5)]
     assert len(set(alone)) >= 4
@@ -186,13 +218,15 @@ def _assert_flat(program: Program, words: str = "", **fields: Any) -> None:
 
 
 def _one(program: Program, number: int, words: str, fields: dict[str, Any]) -> None:
-    """Every second one is left in mid-stream, with most of its answer to come."""
+    """By one route after the other. Every second one is left in mid-stream, with most of its
+    answer to come."""
+    route = ROUTES[number // 2 % len(ROUTES)]
     text = f"request {number:04}{words}"
     if number % 2:
-        stream(program, chat_body(text, max_tokens=TOKENS, **fields))
+        stream(program, route.body(text, max_tokens=TOKENS, **fields), path=route.path)
         return
-    body = chat_body(text, stream=True, max_tokens=10 * TOKENS, **fields)
-    with opened(program, body) as response:
+    body = route.body(text, stream=True, max_tokens=10 * TOKENS, **fields)
+    with opened(program, body, path=route.path) as response:
         response.read(1)
 
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-READY = re.compile(r"front: ready on (http://\S+)")
-LISTENING = re.compile(r"front: listening on (http://\S+)")
+READY = re.compile(r"front: ready on (\S+)")
+LISTENING = re.compile(r"front: listening on (\S+)")
 
 
 class Program:

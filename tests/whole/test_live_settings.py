@@ -1,11 +1,12 @@
 """PATCH /v1/settings on a running server: each name changes what the next request gets."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mlxcel.text.bytes import BYTE_TEMPLATE
+from tests.tiny.checkpoint import build_tiny_checkpoint
 from tests.whole.program import Program, chat_body, serve_checkpoint, text_of
 from tests.whole.streaming import Stream
 
@@ -18,6 +19,10 @@ TEMPLATE = """\
 {%- endfor -%}
 <|assistant|>
 """
+PRIMING = """\
+{%- if add_generation_prompt and enable_thinking %}{{ "<think>\\n" }}{% endif -%}
+"""
+THINKING = {"enable_thinking": True}
 WILD = (
     "live.sampling.temperature=2.0",
     "live.sampling.top_k=0",
@@ -25,13 +30,25 @@ WILD = (
     "live.sampling.min_p=0.0",
     "live.sampling.seed=11",
     "live.sampling.max_tokens=24",
+    "live.chat_template.kwargs={enable_thinking: false}",
 )
+MANY = 1000
+"""Tokens that take longer than a PATCH."""
+A_OR_B = {"65": 100.0, "66": 60.0}
+"""A `logit_bias` under which a greedy answer is all A, unless penalties make A less likely."""
+LETTERS = {str(byte): 100.0 for byte in b"abcdefghijklmnopqrstuvwxyz"}
+"""A `logit_bias`: each token is a letter."""
 
 
 @pytest.fixture(scope="module")
-def wild_server(tiny: Path) -> Iterator[Program]:
-    """The tiny model, sampled without restraint unless a setting says otherwise."""
-    with Program(*serve_checkpoint(tiny), *WILD) as program:
+def wild_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """A tiny model, sampled without restraint unless a setting says otherwise. It would think if
+    its template were told to."""
+    folder = tmp_path_factory.mktemp("wild") / "wild"
+    build_tiny_checkpoint(
+        folder, window=2048, markers=("<think>", "</think>"), template=BYTE_TEMPLATE + PRIMING
+    )
+    with Program(*serve_checkpoint(folder), *WILD) as program:
         yield program
 
 
@@ -136,15 +153,102 @@ def test_default_penalty_changes_the_next_greedy_answer(
     assert greedy(wild) == before
 
 
-def test_default_dry_changes_the_next_greedy_answer(wild: Program) -> None:
-    before = greedy(wild, max_tokens=120)
-    patched(wild, default_dry_multiplier=50.0, default_dry_allowed_length=0)
-    after = greedy(wild, max_tokens=120)
-    assert after != before
-    patched(wild, default_dry_penalty_last_n=0)
-    assert greedy(wild, max_tokens=120) == before
-    patched(wild, default_dry_penalty_last_n=64, default_dry_base=1.0)
-    assert greedy(wild, max_tokens=120) != before
+@pytest.mark.parametrize(
+    ("with_it", "without"),
+    [
+        pytest.param({}, {"default_dry_multiplier": 0.0}, id="multiplier"),
+        pytest.param({}, {"default_dry_allowed_length": 500}, id="allowed_length"),
+        pytest.param({}, {"default_dry_penalty_last_n": 0}, id="penalty_last_n"),
+        pytest.param({}, {"default_dry_sequence_breakers": ["A"]}, id="sequence_breakers"),
+        pytest.param(
+            {"default_dry_multiplier": 1.0, "default_dry_base": 4.0},
+            {"default_dry_base": 1.0},
+            id="base",
+        ),
+    ],
+)
+def test_default_dry(wild: Program, with_it: dict[str, Any], without: dict[str, Any]) -> None:
+    """Weighed so that the one name decides whether the sequence of A breaks off."""
+    assert greedy(wild, logit_bias=A_OR_B) == "A" * 24
+    strong = {"default_dry_multiplier": 500.0, "default_dry_sequence_breakers": []}
+    patched(wild, **{**strong, **with_it})
+    assert "B" in greedy(wild, logit_bias=A_OR_B)
+    patched(wild, **without)
+    assert greedy(wild, logit_bias=A_OR_B) == "A" * 24
+
+
+def test_lang_bias_config(wild: Program) -> None:
+    letters = set("abcdefghijklmnopqrstuvwxyz")
+    assert set(greedy(wild, logit_bias=LETTERS)) <= letters
+    ban = {"bias_set": {"ordered": [["en", "-inf"]]}}
+    assert wild.call("PATCH", "/v1/settings", {"lang_bias_config": ban})[0] == 200
+    said = greedy(wild, logit_bias=LETTERS)
+    assert said
+    assert not set(said.lower()) & letters
+    patched(wild, lang_bias_config=None)
+    assert set(greedy(wild, logit_bias=LETTERS)) <= letters
+
+
+def test_loop_detection(wild: Program) -> None:
+    fields = {"temperature": 0, "logit_bias": {"65": 100.0}}
+    assert text_of(plain(wild, **fields)) == "A" * 24
+    guard = {"max_pattern_size": 4, "min_pattern_size": 2, "min_count": 3}
+    patched(wild, loop_detection=guard)
+    answer = plain(wild, **fields)
+    assert text_of(answer) == "A" * 6
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    patched(wild, loop_detection={**guard, "min_count": 0})
+    assert text_of(plain(wild, **fields)) == "A" * 24
+
+
+def thoughts(answer: dict[str, Any]) -> int:
+    """How many tokens of thought: one a letter."""
+    return len(answer["choices"][0]["message"]["reasoning_content"])
+
+
+def test_reasoning_budget_and_a_stream_that_began_before_it(wild: Program) -> None:
+    """The kwargs of the template reach the real one: without them it does not think."""
+    fields = {"temperature": 0, "logit_bias": LETTERS}
+    assert "reasoning_content" not in plain(wild, **fields)["choices"][0]["message"]
+    patched(wild, chat_template_kwargs=THINKING, default_max_tokens=MANY)
+    with Stream(wild.url, PROMPT, **fields) as stream:
+        wild.await_health(batch__active_sequences=1)
+        patched(wild, reasoning_budget=5, default_max_tokens=24)
+        assert wild.health()["batch"]["active_sequences"] == 1
+        assert thoughts(plain(wild, **fields)) == 5
+        ended = stream.rest()
+    assert (ended.text, ended.reason) == ("", "length")
+    patched(wild, reasoning_budget=0)
+    answer = plain(wild, **fields)["choices"][0]["message"]
+    assert "reasoning_content" not in answer
+    assert len(answer["content"]) == 23
+    patched(wild, reasoning_budget=-1)
+    assert thoughts(plain(wild, **fields)) == 24
+
+
+def test_the_largest_values_serve(wild: Program) -> None:
+    """What is taken must not break a request."""
+    largest = {
+        "default_seed": 2**64 - 1,
+        "default_top_k": 2**31 - 1,
+        "default_max_tokens": 2**64 - 1,
+        "default_repetition_context_size": 2**64 - 1,
+        "default_dry_penalty_last_n": 2**64 - 1,
+        "default_dry_allowed_length": 2**64 - 1,
+        "default_dry_multiplier": 1e300,
+        "default_dry_base": 1e300,
+        "default_repetition_penalty": 1e300,
+        "default_frequency_penalty": -1e300,
+        "default_presence_penalty": 1e300,
+        "default_temperature": 1e300,
+        "timeout_seconds": 2**64 - 1,
+        "reasoning_budget": 2**31 - 1,
+    }
+    patched(wild, **largest)
+    assert plain(wild, max_tokens=8)["usage"]["completion_tokens"] == 8
+    with Stream(wild.url, PROMPT) as stream:
+        assert stream.pieces(3)
+    wild.await_health(batch__active_sequences=0)
 
 
 def test_default_seed(wild: Program) -> None:

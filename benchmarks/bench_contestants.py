@@ -38,6 +38,7 @@ class HttpServer:
         self.url = f"http://127.0.0.1:{port}"
         command = [*self._command, "--port", str(port)]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        self.pid = self._process.pid
         self._wait()
         return self
 

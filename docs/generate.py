@@ -4,12 +4,19 @@
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from docs.llama_server import option_rows, options, own_rows
+from docs.route_pages import page as route_page
+from docs.route_pages import pages as route_pages
+from docs.tables import code as _code
+from docs.tables import table as _table
+from docs.tables import top as _top
 from mlxcel.config import layers
 from mlxcel.config.flag_table import Row as FlagRow
 from mlxcel.config.flag_table import load_table
@@ -22,7 +29,6 @@ from mlxcel.config.setting_rows import Row as SettingRow
 from mlxcel.config.setting_rows import load_rows
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
-HEAD = "<!-- Written by `make docs` from {source}; do not edit. -->\n"
 CONF = data_dir("conf")
 HIDDEN = ("node", "rows")
 """How a section is built, and the route table: no keys to set, shown elsewhere."""
@@ -59,9 +65,21 @@ def _flag_text(row: FlagRow) -> str:
 
 
 def _fate(row: FlagRow) -> str:
-    if row.neutral:
+    if row.has_neutral_value:
         return "Accepted as long as it changes nothing"
     return "Accepted, without effect" if row.type == "inert" else "Refused"
+
+
+def llama_server_page() -> Iterator[str]:
+    yield from _top("Options of llama-server", "docs/llama_server.yaml and conf/flags.yaml")
+    yield "What becomes of each option of llama-server here: *same*, *different* with how, *no"
+    yield "effect* with why nothing is lost, or *refused* with the reason: the start says it and"
+    yield "ends. A variable counts like its flag. Fields and routes: [dialects](../dialects.md)."
+    for title, rows in options().items():
+        yield f"\n## {title}\n"
+        yield from _table(("option", "variables", "here", "how, or why"), option_rows(rows))
+    yield "\n## Only here\n"
+    yield from _table(("flag", "sets"), own_rows())
 
 
 def routes_page() -> Iterator[str]:
@@ -70,6 +88,7 @@ def routes_page() -> Iterator[str]:
     yield "every path. A route with a switch is mounted when that key is true."
     for file in sorted((CONF / "routes" / "rows").glob("*.yaml")):
         yield f"\n## {file.stem}\n"
+        yield f"Fields and answers: [{file.stem}](routes-{file.stem}.md).\n"
         yield from _table(
             ("methods", "paths", "key needed", "needs", "switch", "handler"),
             map(_route, _yaml(file).values()),
@@ -206,30 +225,13 @@ def _yaml(file: Path) -> dict[str, Any]:
     return loaded
 
 
-def _top(title: str, source: str) -> Iterator[str]:
-    yield HEAD.format(source=source)
-    yield f"# {title}\n"
-
-
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield _line(titles)
-    yield _line(["---"] * len(titles))
-    yield from (_line([cell.replace("|", "\\|") for cell in row]) for row in rows)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
-
-
-def _code(text: str) -> str:
-    return f"`{text}`" if text else ""
-
-
 PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "flags.md": flags_page,
+    "llama-server.md": llama_server_page,
     "routes.md": routes_page,
     "settings.md": settings_page,
     "config.md": config_page,
+    **{name: partial(route_page, file) for name, file in route_pages().items()},
 }
 
 

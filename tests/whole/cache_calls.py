@@ -21,13 +21,17 @@ ROWS: dict[str, dict[str, Any]] = {
     for path in sorted((ROOT / "conf" / "routes" / "rows").glob("*.yaml"))
     for name, row in yaml.safe_load(path.read_text()).items()
 }
+NAMELESS = frozenset({"llama.completion", "llama.infill"})
+"""By the interface nothing in a request of these names a session: all of them share one."""
 GENERATING: list[tuple[str, str]] = [
     (row["codec"], path)
     for row in ROWS.values()
-    if row["handler"] == "generate"
+    if row["handler"] == "generate" and row["codec"] not in NAMELESS
     for path in row["paths"]
 ]
-"""Codec and path of each."""
+"""Codec and path of each route that can be told whose a request is."""
+TALKING = [(codec, path) for codec, path in GENERATING if codec == "openai.chat"]
+"""Those that know conversations."""
 OTHERS: list[tuple[str, str, str]] = [
     (row["handler"], method, path)
     for row in ROWS.values()
@@ -79,8 +83,13 @@ def chat(text: str, system: str | None = None) -> Body:
     return {"model": "any", "messages": messages, "max_tokens": 1, "temperature": 0}
 
 
-BODIES: dict[str, Callable[[str], Body]] = {"openai.chat": chat}
-"""What asks each codec about a text. A new codec needs a line here, and its sessions are walked."""
+def text(prompt: str) -> Body:
+    return {"model": "any", "prompt": prompt, "max_tokens": 1, "temperature": 0}
+
+
+BODIES: dict[str, Callable[[str], Body]] = {"openai.chat": chat, "openai.completions": text}
+"""What asks each codec about a text. A new codec needs a line here, and its sessions are walked, or
+a word in `NAMELESS`."""
 
 
 def ask(

@@ -14,7 +14,7 @@ import pytest
 from mlxcel.http import wire
 from tests.tiny.checkpoint import build_tiny_checkpoint
 from tests.whole.apart import GUESSES, PRIVATE, SECRET, WORDS, Pair
-from tests.whole.cache_calls import GENERATING, OTHERS, ROWS, Body, ask, chat, reset
+from tests.whole.cache_calls import OTHERS, ROWS, TALKING, Body, ask, chat, reset
 from tests.whole.program import Program, serve_checkpoint
 
 pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
@@ -71,7 +71,7 @@ def pair(seen: Program, fresh: Program) -> Pair:
     return Pair(seen, fresh)
 
 
-@pytest.mark.parametrize(("codec", "path"), GENERATING)
+@pytest.mark.parametrize(("codec", "path"), TALKING)
 @pytest.mark.parametrize("stream", [False, True], ids=["json", "sse"])
 @pytest.mark.parametrize(("one", "other"), NAMES)
 def test_conversations_apart(

@@ -9,6 +9,7 @@ from mlxcel.core.request import GenerationRequest, Lane, TextPrompt
 from mlxcel.core.settings import Settings
 from mlxcel.protocols.base import Head, ReadRules
 from mlxcel.protocols.fields import Reader
+from mlxcel.protocols.openai.cache_use import read_cache_use
 from mlxcel.protocols.openai.envelope import check_model, read_choices, read_stream
 from mlxcel.protocols.openai.numbers import given
 from mlxcel.protocols.openai.output import read_output
@@ -96,6 +97,7 @@ def read(
         loop=read_loop(fields),
         thinking_budget=read_thinking_budget(fields, max_tokens),
         output=read_output(fields),
+        cache=read_cache_use(fields),
         received_s=received_s,
     )
 

@@ -102,10 +102,23 @@ def test_a_seed_that_was_sent_is_that_of_every_prompt() -> None:
 
 
 def test_what_the_page_ignores_changes_nothing() -> None:
-    sent = {"suffix": "x", "best_of": 3, "user": "u", "cache_prompt": False}
+    sent = {"suffix": "x", "best_of": 3}
     read = completion_read(**sent, reasoning_control=True, stream=True, something_new=[1])
     assert read == completion_read(stream=True)
     assert read.request.cache == CacheUse()
+
+
+@pytest.mark.parametrize(
+    ("sent", "cache"),
+    [
+        ({"user": "u"}, CacheUse(session="u")),
+        ({"user": "u", "prompt_cache_key": "k"}, CacheUse(session="k")),
+        ({"cache_prompt": False}, CacheUse(is_on=False)),
+    ],
+)
+def test_whose_cache_is_used(sent: dict[str, Any], cache: CacheUse) -> None:
+    requests = completion_read(prompt=["a", "b"], **sent).requests
+    assert [request.cache for request in requests] == [cache, cache]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.cases.asking import CHAT, assert_error_object, conversation, stream
 from tests.cases.conftest import STRICT_ROLES, template_words
 from tests.whole.program import Program, chat_body, serve_checkpoint
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 TEXT = "/v1/completions"
 COUNTS = ["/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"]

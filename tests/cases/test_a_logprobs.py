@@ -8,7 +8,7 @@ from tests.cases.asking import CHAT, stream
 from tests.whole.program import Program, chat_body, text_of
 from tests.whole.schemas import forced
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 ASKED = {"logprobs": True, "top_logprobs": 2}
 

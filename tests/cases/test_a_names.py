@@ -13,7 +13,7 @@ import pytest
 from tests.cases.asking import CHAT, assert_error_object, post_raw, processes
 from tests.whole.program import Program, chat_body, serve_checkpoint
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 ALIASES = ("main-model", "org/other-name")
 

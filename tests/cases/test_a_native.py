@@ -10,7 +10,7 @@ from tests.cases.asking import assert_error_object, stream
 from tests.cases.routes import INFILL, MARKED_ROUTES, NATIVE, Native, Route, name_of
 from tests.whole.program import Program
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 SEEN = {"content", "tokens", "stop", "stop_type", "tokens_predicted", "tokens_evaluated", "timings"}
 FOREIGN = {"object", "choices", "usage", "created", "id", "error"}

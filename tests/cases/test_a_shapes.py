@@ -17,7 +17,7 @@ from tests.cases.asking import (
 from tests.cases.conftest import STRICT_ROLES, SYSTEM_FIRST, template_words
 from tests.whole.program import Program, chat_body
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 PATHS = [CHAT, "/chat/completions"]
 

@@ -10,7 +10,7 @@ from tests.cases.test_a_completions import TEXT, completed, text_body
 from tests.whole.program import Program
 from tests.whole.schemas import forced
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 
 def texts_of(streamed: Streamed) -> dict[int, list[str]]:

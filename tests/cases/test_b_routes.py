@@ -22,7 +22,7 @@ from tests.cases.test_b_streams import ENDINGS, FORCED_TEXTS, REPLACEMENT, STOPS
 from tests.cases.test_b_streams import TEXTS as WORDS
 from tests.whole.program import Program
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 BESIDE_CHAT = pytest.mark.parametrize("route", [TEXTS, NATIVE], ids=name_of)
 BESIDE_CHAT_MARKED = pytest.mark.parametrize("route", [TEXTS, NATIVE, INFILL], ids=name_of)

@@ -18,7 +18,7 @@ from tests.cases.asking import (
 from tests.whole.program import Program, chat_body, text_of
 from tests.whole.schemas import forced
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 REPLACEMENT = "\ufffd"
 

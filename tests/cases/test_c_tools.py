@@ -11,7 +11,7 @@ from tests.cases.asking import stream
 from tests.whole.calls import Spoken, named, plain, streamed, tool
 from tests.whole.program import Program, chat_body
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 PARAMETERS = {
     "type": "object",

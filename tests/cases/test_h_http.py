@@ -12,7 +12,7 @@ import yaml
 from tests.cases.asking import assert_error_object
 from tests.whole.program import Program
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 ROWS = Path(__file__).parents[2] / "conf" / "routes" / "rows"
 KEY = "secret-of-the-test"

@@ -12,7 +12,7 @@ from tests.dialects import HAS, table
 from tests.metrics.text import kinds
 from tests.whole.program import Program, serve_checkpoint
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 FREE = ("params", "generation_settings")
 """Values that have a table of their own."""

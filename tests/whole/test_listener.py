@@ -11,7 +11,7 @@ import pytest
 
 from tests.whole.program import Program
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 
 class UnixConnection(http.client.HTTPConnection):

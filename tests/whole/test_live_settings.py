@@ -10,7 +10,7 @@ from tests.tiny.checkpoint import build_tiny_checkpoint
 from tests.whole.program import Program, chat_body, serve_checkpoint, text_of
 from tests.whole.streaming import Stream
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 PROMPT = "say something"
 TEMPLATE = """\

@@ -8,7 +8,7 @@ import pytest
 
 from tests.whole.program import Program, chat_body, serve_checkpoint, text_of
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 WILD = ("live.sampling.top_k=0", "live.sampling.top_p=1.0", "live.sampling.min_p=0.0")
 HOT = {"temperature": 2.0, "seed": 5}

@@ -23,7 +23,7 @@ from tests.tiny.checkpoint import build_tiny_checkpoint
 from tests.whole.program import Program, chat_body, serve_checkpoint, text_of
 from tests.whole.schemas import CLOSERS, assert_valid, json_schema
 
-pytestmark = [pytest.mark.whole, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -15,7 +15,7 @@ from tests.whole.calls import named, plain, streamed, tool
 from tests.whole.program import Program, chat_body, serve_checkpoint
 from tests.whole.schemas import assert_valid, forced
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 OPEN, CLOSE = "<think>", "</think>"
 PRIMING = """\

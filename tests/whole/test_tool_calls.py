@@ -18,7 +18,7 @@ from tests.whole.program import Program, chat_body, serve_checkpoint
 from tests.whole.schemas import assert_valid
 from tests.whole.test_openai_sdk import sdk
 
-pytestmark = [pytest.mark.whole, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 COUNT = 100
 THREADS = 8

@@ -22,7 +22,7 @@ from tests.whole.scenarios.asking import (
 )
 from tests.whole.scenarios.conftest import Connect
 
-pytestmark = [pytest.mark.whole, pytest.mark.asyncio]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio]  # undisturbed by neighbours
 
 FRANCE = "What is the capital of France?"
 A, B = 65, 66

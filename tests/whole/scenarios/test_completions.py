@@ -10,7 +10,7 @@ from tests.whole.program import Program
 from tests.whole.scenarios.asking import complete, listed, refused, settle
 from tests.whole.scenarios.conftest import Connect
 
-pytestmark = [pytest.mark.whole, pytest.mark.asyncio]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio]  # undisturbed by neighbours
 
 LETTERS = {str(byte): 100 for byte in range(ord("a"), ord("z") + 1)}
 HOT: dict[str, Any] = {"temperature": 2.0, "max_tokens": 8, "logit_bias": LETTERS}

@@ -24,7 +24,7 @@ from tests.whole.scenarios.asking import (
 )
 from tests.whole.scenarios.conftest import Connect
 
-pytestmark = [pytest.mark.whole, pytest.mark.asyncio]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio]  # undisturbed by neighbours
 
 ASKED = "Name the capital of France and its country."
 CLOSING = {str(byte): 20.0 for byte in b'"}]'}

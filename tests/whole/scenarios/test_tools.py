@@ -27,7 +27,7 @@ from tests.whole.scenarios.asking import (
 )
 from tests.whole.scenarios.conftest import CALL, Connect
 
-pytestmark = [pytest.mark.whole, pytest.mark.asyncio]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio]  # undisturbed by neighbours
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS = [tool("weather", CITY, description="Weather of a city."), tool("clock", {})]

@@ -144,6 +144,8 @@ class GenerationRequest:
     """None: what the settings say, else what the model's family needs."""
     thinking_budget: int | None = None
     """Tokens of thinking; -1: no cap; None: what the settings say."""
+    remembers_thoughts: bool = True
+    """Thoughts of earlier answers are put back, and those of this one kept for the next."""
     is_controllable: bool = False
     """Its thinking may be ended from outside while it runs."""
     indent: int = 0

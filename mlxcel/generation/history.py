@@ -9,16 +9,6 @@ from mlxcel.core.request import GenerationRequest, Message
 from mlxcel.generation import tags
 from mlxcel.generation.chat_model import ChatModel
 from mlxcel.generation.reecho import ReasoningEcho, Trail, with_thoughts
-from mlxcel.text.prefill import leading_system
-from mlxcel.text.stamp import pin_stamp
-
-
-def with_pinned_stamp(request: GenerationRequest) -> GenerationRequest:
-    """In the system messages at the beginning."""
-    messages = request.chat.messages
-    stamped = leading_system(messages)
-    pinned = (replace(message, text=pin_stamp(message.text)) for message in stamped)
-    return with_messages(request, (*pinned, *messages[len(stamped) :]))
 
 
 def with_echo(
@@ -28,7 +18,9 @@ def with_echo(
     echo: ReasoningEcho | None,
 ) -> tuple[GenerationRequest, Trail | None]:
     """With the thoughts of earlier answers, and what those of the next are to be kept under."""
-    if echo is None or model.marks is None or not tags.is_cached(request, model):
+    if echo is None or model.marks is None or not request.remembers_thoughts:
+        return request, None
+    if not tags.is_cached(request, model):
         return request, None
     start = Trail.start(
         tags.template_digest(model, kwargs, is_begun=False),

@@ -49,7 +49,6 @@ class ChatOptions:
     """Of thoughts that are put back into later turns; 0: none."""
     spm_infill: bool = False
     """The code behind a gap is shown before that in front of it."""
-    pins_stamp: bool = False
     """What changes with every request in the stamp of Claude Code is blanked out."""
 
     @property
@@ -74,7 +73,6 @@ class ChatOptions:
             marks_system=cache["prefix_dir"] is not None,
             echo_bytes=cache["reasoning_echo_max_bytes"],
             spm_infill=options["spm_infill"],
-            pins_stamp=options["pin_billing_stamp"],
         )
 
 

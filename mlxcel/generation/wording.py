@@ -13,7 +13,7 @@ from mlxcel.core.errors import BadField, BadRequest, ContextLengthExceeded
 from mlxcel.core.request import ChatPrompt, GenerationRequest, InfillPrompt, TextPrompt
 from mlxcel.generation import tags
 from mlxcel.generation.chat_model import ChatModel
-from mlxcel.generation.history import with_echo, with_pinned_stamp
+from mlxcel.generation.history import with_echo
 from mlxcel.generation.reecho import ReasoningEcho, Trail
 from mlxcel.generation.render import render, template_kwargs
 from mlxcel.text.infill import Gap, infill_text
@@ -67,8 +67,6 @@ def _conversation(
     request: GenerationRequest, model: ChatModel, window: int, echo: ReasoningEcho | None
 ) -> Worded:
     kwargs = template_kwargs(request, model)
-    if model.options.pins_stamp:
-        request = with_pinned_stamp(request)
     request, trail = with_echo(request, model, kwargs, echo)
     is_cached = tags.is_cached(request, model)
     places = Places(history=is_cached, system=is_cached and model.options.marks_system)

@@ -16,7 +16,7 @@ from mlxcel.http.body import json_object
 from mlxcel.http.conversation_id import conversation_named, conversation_of_address
 from mlxcel.http.deps import Deps
 from mlxcel.http.routes import Row
-from mlxcel.protocols.base import Read, ReadRules
+from mlxcel.protocols.base import Codec, Read, ReadRules
 from mlxcel.protocols.kamiwaza.chat import with_conversation
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def _reader(
     """What reads the body; all else about the request is looked at now."""
     assert row.codec is not None, "checked when the rows were read"
     generator: Generator = deps.ports["generate"]
-    request_id = f"{row.codec.ID_PREFIX}{uuid.uuid4()}"
+    request_id = _new_id(row.codec)
     request.ctx.request_id = request_id
     read = partial(
         row.codec.read,
@@ -86,7 +86,15 @@ def read_rules(deps: Deps, generator: Generator, requires_model: bool | None = N
         merged_lora=_merged_lora(generator.adapters),
         window=generator.window,
         reasoning_alias=deps.options.reasoning_alias,
+        strict_tools=deps.options.routes["strict_tools"],
+        pins_stamp=deps.options.routes["anthropic"]["pin_billing_stamp"],
     )
+
+
+def _new_id(codec: Codec) -> str:
+    """In the codec's own form, if it has one."""
+    new_id: Callable[[], str] | None = getattr(codec, "new_id", None)
+    return f"{codec.ID_PREFIX}{uuid.uuid4()}" if new_id is None else new_id()
 
 
 def _merged_lora(adapters: Adapters) -> Mapping[int, float] | None:

@@ -33,6 +33,10 @@ class ReadRules:
     """Tokens a slot holds; 0: unbounded or not known yet."""
     reasoning_alias: str | None = "reasoning"
     """A second name under which answers repeat `reasoning_content`."""
+    strict_tools: bool = False
+    """Tools of a kind that cannot be run here are refused, not left out."""
+    pins_stamp: bool = True
+    """The billing stamp of Claude Code reads the same in every request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,12 @@ class Read(Protocol):
     def encoder(self, head: Head) -> StreamEncoder: ...
 
     def answer(self, head: Head, answer: Answer) -> dict[str, Any]: ...
+
+
+def ignored_tools(read: Read) -> Sequence[str]:
+    """Of a request: the kinds of tools that were left out, since nothing here can run them."""
+    found: Sequence[str] = getattr(read, "ignored_tools", ())
+    return found
 
 
 class Codec(Protocol):

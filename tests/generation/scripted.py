@@ -160,7 +160,6 @@ def service(chat: ScriptedChat, **changes: Any) -> GenerationService:
         "lang_bias": {"file": None, "rebuild_cache": False},
         "cache_dir": None,
         "cache": CACHE,
-        "pin_billing_stamp": True,
         "sampling": {"logit_bias": []},
     }
     model = MODEL | changes.pop("model", {})

@@ -19,7 +19,6 @@ def options(top: dict[str, Any] | None = None, **reasoning: Any) -> ChatOptions:
         "spm_infill": False,
         "reasoning": plain | reasoning,
         "cache": cache(enabled=False),
-        "pin_billing_stamp": False,
     }
     return ChatOptions.from_options(whole | (top or {}))
 
@@ -65,9 +64,6 @@ def test_all_that_is_off_asks_for_nothing() -> None:
             options({"cache": cache(ram_mib=0, capacity_bytes=9)}),
             ChatOptions(caches=True),
             id="bytes-beat-mib",
-        ),
-        pytest.param(
-            options({"pin_billing_stamp": True}), ChatOptions(pins_stamp=True), id="stamp"
         ),
     ],
 )

@@ -173,24 +173,6 @@ async def test_answer_that_a_stop_ended_tells_what_was_used(
     assert (finished.usage.cached_tokens, finished.timings.cache) == (cached, used)
 
 
-@pytest.mark.parametrize(
-    ("pins", "sent"),
-    [(True, b"cch=fffff;"), (False, b"cch=4be20;")],
-    ids=["on", "off"],
-)
-async def test_stamp_in_front_is_pinned_before_the_prompt_is_rendered(
-    pins: bool, sent: bytes
-) -> None:
-    chat = ScriptedChat(rows(b"yes"))
-    stamp = "x-anthropic-billing-header: cch=4be20;"
-    made = service(chat, pin_billing_stamp=pins)
-    chat.state = WorkerStatus(name="chat", state=State.OK, model=WIDE)
-    system, user = Message(role="system", text=stamp), Message(role="user", text=stamp)
-    await collect(made.generate(asking(system, user)))
-    assert prompt_text(chat).count(sent) == (1 if pins else 2)
-    assert prompt_text(chat).endswith(b"cch=4be20;")
-
-
 async def test_thoughts_are_put_back_into_the_next_turn(folder: Path) -> None:
     chat = chat_of()
     made = thinking(folder, chat)
@@ -216,6 +198,17 @@ async def test_thoughts_are_not_put_back(
     made = thinking(folder, chat, **changes)
     await collect(made.generate(asking(cache=cache)))
     await collect(made.generate(asking(HI, YES, NEXT)))
+    assert prompt_text(chat) == b"|hi|Yes.|and?"
+
+
+@pytest.mark.parametrize("remembering", [(False, True), (True, False)], ids=["kept", "put-back"])
+async def test_thoughts_may_be_left_where_they_are(
+    folder: Path, remembering: tuple[bool, bool]
+) -> None:
+    chat, (first, second) = chat_of(), remembering
+    made = thinking(folder, chat)
+    await collect(made.generate(asking(remembers_thoughts=first)))
+    await collect(made.generate(asking(HI, YES, NEXT, remembers_thoughts=second)))
     assert prompt_text(chat) == b"|hi|Yes.|and?"
 
 

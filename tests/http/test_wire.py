@@ -6,6 +6,7 @@ described.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from mlxcel.core.errors import BadRequest
 from mlxcel.http import wire
+from mlxcel.protocols.anthropic import messages
 from mlxcel.protocols.kamiwaza.saved import read_required_id, read_save
 from mlxcel.protocols.llama import completion, infill
 from mlxcel.protocols.llama.control import read_control
@@ -32,17 +34,21 @@ HI = {"role": "user", "content": "hi"}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 TOOL = {"type": "function", "function": {"name": "f"}}
 NAMED = {"type": "function", "function": {"name": "f"}}
+GIVEN = {"name": "f", "input_schema": {}}
 
 
-def codec(module: Any) -> Callable[[Any], object]:
+def codec(module: Any, *, require_model: bool = True) -> Callable[[Any], object]:
+    rules = replace(RULES, require_model=require_model)
     return partial(
-        module.read, request_id="r", settings=SETTINGS, received_s=0.0, rules=RULES, draw=lambda: 7
+        module.read, request_id="r", settings=SETTINGS, received_s=0.0, rules=rules, draw=lambda: 7
     )
 
 
 READERS: Mapping[str, tuple[Callable[[Any], object], dict[str, Any]]] = {
     "openai_chat": (codec(chat), {"model": "tiny", "messages": [HI]}),
     "openai_completion": (codec(completions), {"model": "tiny", "prompt": "hi"}),
+    "anthropic_messages": (codec(messages), {"model": "tiny", "messages": [HI]}),
+    "anthropic_count": (codec(messages, require_model=False), {"messages": [HI]}),
     "native_completion": (codec(completion), {"prompt": "hi"}),
     "native_infill": (codec(infill), {"input_prefix": "a", "input_suffix": "b"}),
     "tokenize": (read_tokenize, {}),
@@ -65,6 +71,23 @@ VALUES: tuple[Any, ...] = (
     {"type": "json_schema", "json_schema": {"schema": []}},
     {"include_usage": True},
 )
+BLOCKS: tuple[Any, ...] = (
+    *({}, {"type": "x"}, 5, {"type": "document"}, {"type": "document", "source": 5}),
+    {"type": "document", "source": {"type": "text", "data": "x"}},
+    {"type": "document", "source": {"type": "text"}},
+    {"type": "document", "source": {"type": "base64", "data": "x"}},
+    *({"type": "image", "source": {"type": "file"}}, {"type": "image", "source": "x"}),
+    {"type": "tool_use", "id": "c", "name": "f", "input": {}},
+    *({"type": "tool_use"}, {"type": "tool_use", "name": "f", "input": "x"}),
+    {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "x"}]},
+    {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text"}]},
+    {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "x"}, {}]},
+    *({"type": "tool_result", "tool_use_id": "c"}, {"type": "tool_result"}),
+    {"type": "tool_result", "tool_use_id": "c", "content": 5},
+    *({"type": "thinking", "thinking": "x", "signature": ""}, {"type": "thinking"}),
+    {"type": "redacted_thinking", "data": "x"},
+)
+"""Of Anthropic's messages."""
 OF_FIELD: Mapping[str, tuple[Any, ...]] = {
     "messages": (
         *([HI, {"role": "x"}], [{"role": role, "content": "hi"} for role in ("tool", "developer")]),
@@ -81,14 +104,35 @@ OF_FIELD: Mapping[str, tuple[Any, ...]] = {
         [{"role": "assistant", "reasoning_content": ""}],
         [HI | {"name": 5}],
         [HI | {"name": None}],
+        [HI, {"role": "system", "content": "x"}],
+        [{"role": "system", "content": "x"}],
+        *([{"role": "user", "content": [block]}] for block in BLOCKS),
+        *([{"role": "assistant", "content": [block]}] for block in BLOCKS),
+        *([HI, {"role": "user", "content": [block]}] for block in BLOCKS),
     ),
     "tools": (
         *([TOOL], [TOOL] * 129, [{"type": "function"}], [TOOL | {"type": "x"}]),
         [{"type": "function", "function": {"name": " "}}],
         [{"type": "function", "function": {"name": "f", "parameters": []}}],
+        *([{"name": "f", "input_schema": {}}], [{"name": "f", "input_schema": 5}], [{"name": 5}]),
+        *([{"type": "web_search"}], [{"name": "f", "input_schema": {}}] * 129),
+        [{"name": "f", "input_schema": {}, "description": 5}],
         [{"type": "function", "function": {"name": "f", "parameters": None, "description": None}}],
     ),
-    "tool_choice": (NAMED, {"type": "function"}, {"type": "function", "function": {"name": ""}}),
+    "tool_choice": (
+        *({"type": "any"}, {"type": "tool", "name": "f"}, {"type": "tool"}, {"type": "none"}),
+        *(NAMED, {"type": "function"}, {"type": "function", "function": {"name": ""}}),
+    ),
+    "system": (
+        *([{"type": "text", "text": "x"}], [{"type": "text"}], [{"type": "image"}], "x"),
+        [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}],
+    ),
+    "thinking": (
+        *({"type": "enabled", "budget_tokens": 5}, {"budget_tokens": -2}, {"budget_tokens": None}),
+        *({"type": 5}, {"budget_tokens": "5"}, {"type": None}),
+    ),
+    "metadata": ({"user_id": "u"}, {"user_id": 5}, {"user_id": None}),
+    "stop_sequences": (["x"] * 64, ["x"] * 65),
     "stop": (["x"] * 64, ["x"] * 65),
     "logit_bias": ({str(n): 1 for n in range(1025)}, [[n, 1] for n in range(1025)]),
     "prompt": ([["x"]], ["x"] * 129, [1, "x"], [1, -1]),
@@ -130,6 +174,10 @@ TOGETHER: tuple[tuple[str, dict[str, Any]], ...] = (
     ),
     ("openai_chat", {"reasoning_budget_tokens": 5, "thinking_budget_tokens": 5}),
     ("openai_chat", {"thinking_budget": 5, "thinking_budget_tokens": 5}),
+    ("anthropic_messages", {"tool_choice": {"type": "any"}}),
+    ("anthropic_messages", {"tool_choice": {"type": "any"}, "tools": [{"type": "web_search"}]}),
+    ("anthropic_messages", {"tool_choice": {"type": "any"}, "tools": [{"name": "f"}, GIVEN]}),
+    ("anthropic_messages", {"tool_choice": {"type": "tool", "name": "f"}, "tools": [GIVEN]}),
     ("native_completion", {"max_tokens": 5, "max_completion_tokens": 5}),
     ("native_completion", {"n": 1, "n_cmpl": 1}),
     ("native_completion", {"grammar_lazy": True, "grammar": "root ::= [a-z]"}),
@@ -198,17 +246,19 @@ def test_scales_of_adapters(scales: Any) -> None:
 
 
 BODIES = {
+    "messages": ("anthropic_messages", "anthropic_message", "anthropic_event", "anthropic_event"),
     "chat": ("openai_chat", "chat_completion", "chat_chunk", "openai_error"),
     "completion": ("openai_completion", "text_completion", "text_chunk", "openai_error"),
     "native_completion": ("native_completion", "native_final", "native_piece", "llama_error"),
     "native_infill": ("native_infill", "native_final", "native_piece", "llama_error"),
 }
 """Request, whole answer, chunk, and what a stream says of a failure."""
-GOLDENS = sorted(path for dialect in ("openai", "llama") for path in (GOLDEN / dialect).iterdir())
+DIALECTS = ("openai", "llama", "anthropic")
+GOLDENS = sorted(path for dialect in DIALECTS for path in (GOLDEN / dialect).iterdir())
 
 
 def events(stream: str) -> list[dict[str, Any]]:
-    frames = [line.removeprefix("data: ") for line in stream.split("\n\n") if line]
+    frames = [line.partition("data: ")[2] for line in stream.split("\n\n") if line]
     return [json.loads(frame) for frame in frames if frame != "[DONE]"]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.whole.cache_calls import BODIES, Body, Told, ask, reset, shown
+from tests.whole.cache_calls import BODIES, Body, Told, ask, named, reset, shown
 from tests.whole.program import Program
 
 SECRET = "Xylophon"
@@ -39,7 +39,7 @@ class Pair:
 
     def walk(self, codec: str, path: str, one: Body, other: Body, *, stream: bool) -> None:
         """By one route. `one` and `other` are what names the sessions."""
-        body = BODIES[codec]
+        body, one, other = BODIES[codec], named(codec, one), named(codec, other)
         how: Any = {"path": path, "stream": stream}
         for _ in range(2):
             self.first(body(PRIVATE) | one, **how)

@@ -30,7 +30,8 @@ GENERATING: list[tuple[str, str]] = [
     for path in row["paths"]
 ]
 """Codec and path of each route that can be told whose a request is."""
-TALKING = [(codec, path) for codec, path in GENERATING if codec == "openai.chat"]
+CHATS = ("openai.chat", "anthropic.messages")
+TALKING = [(codec, path) for codec, path in GENERATING if codec in CHATS]
 """Those that know conversations."""
 OTHERS: list[tuple[str, str, str]] = [
     (row["handler"], method, path)
@@ -69,6 +70,11 @@ class Told:
     @property
     def reused(self) -> int:
         """The same number wherever it is told."""
+        if "cache_read_input_tokens" in self.usage:
+            read = self.usage["cache_read_input_tokens"]
+            assert isinstance(read, int)
+            assert (read > 0) == self.header.startswith("hit")
+            return read
         told = self.timings["cache_n"]
         assert told == self.cache["reused_tokens"]
         assert told == self.usage["prompt_tokens_details"]["cached_tokens"]
@@ -83,11 +89,25 @@ def chat(text: str, system: str | None = None) -> Body:
     return {"model": "any", "messages": messages, "max_tokens": 1, "temperature": 0}
 
 
+def named(codec: str, session: Body) -> Body:
+    """What names a session, in the words of the codec."""
+    if codec != "anthropic.messages":
+        return session
+    session = session | session.get("extra_body", {})
+    user = session.get("prompt_cache_key") or session.get("user")
+    kept = {name: value for name, value in session.items() if name.startswith("conversation")}
+    return kept | ({"metadata": {"user_id": user}} if user else {})
+
+
 def text(prompt: str) -> Body:
     return {"model": "any", "prompt": prompt, "max_tokens": 1, "temperature": 0}
 
 
-BODIES: dict[str, Callable[[str], Body]] = {"openai.chat": chat, "openai.completions": text}
+BODIES: dict[str, Callable[[str], Body]] = {
+    "openai.chat": chat,
+    "openai.completions": text,
+    "anthropic.messages": chat,
+}
 """What asks each codec about a text. A new codec needs a line here, and its sessions are walked, or
 a word in `NAMELESS`."""
 
@@ -108,8 +128,9 @@ def ask(
     with urllib.request.urlopen(request, timeout=60) as reply:
         text = reply.read().decode()
         told = _told({name.lower(): value for name, value in reply.headers.items()}, text, stream)
-    said = _as_header(told.cache)
-    assert told.header == said, (told.header, said)
+    if told.timings:
+        said = _as_header(told.cache)
+        assert told.header == said, (told.header, said)
     assert told.reused >= 0
     return told
 
@@ -117,9 +138,10 @@ def ask(
 def _told(headers: Mapping[str, str], text: str, stream: bool) -> Told:
     if not stream:
         whole = json.loads(text)
-        return Told(headers=headers, body=text, usage=whole["usage"], timings=whole["timings"])
+        timings = whole.get("timings", {})  # Messages have none
+        return Told(headers=headers, body=text, usage=whole["usage"], timings=timings)
     data = [line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data: {")]
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"timings": {}}
     for chunk in map(json.loads, data):
         assert "error" not in chunk, chunk
         found |= {key: chunk[key] for key in ("usage", "timings") if chunk.get(key) is not None}

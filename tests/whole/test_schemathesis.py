@@ -25,7 +25,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 HERE = Path(__file__).parent
 KEY = {"Authorization": "Bearer k"}
 MARKERS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
-GENERATING = "chat_completions|completions|chat_input_tokens|apply_template|completion"
+GENERATING = (
+    "chat_completions|completions|chat_input_tokens|apply_template|completion"
+    "|messages|messages_count_tokens"
+)
 ALIAS = r"_[0-9]+$"
 """The same handler under another path, as test_openapi.py makes sure."""
 PARTS = {

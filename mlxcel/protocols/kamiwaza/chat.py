@@ -11,7 +11,7 @@ from mlxcel.core.answer import Answer
 from mlxcel.core.cache import ANONYMOUS, CacheUse
 from mlxcel.core.events import Event, Finished, ReasoningDelta, Timings, Usage
 from mlxcel.core.request import ChatPrompt, GenerationRequest
-from mlxcel.protocols.base import Head, Read, SseFrame, StreamEncoder
+from mlxcel.protocols.base import Head, Read, SseFrame, StreamEncoder, ignored_tools
 from mlxcel.protocols.kamiwaza.asked import read_asked
 
 
@@ -35,6 +35,10 @@ class ConversationRead:
     @property
     def is_counted(self) -> bool:
         return self.inner.is_counted
+
+    @property
+    def ignored_tools(self) -> Sequence[str]:
+        return ignored_tools(self.inner)
 
     def encoder(self, head: Head) -> StreamEncoder:
         return UsageEncoder(self.inner.encoder(head))
@@ -96,8 +100,9 @@ class UsageEncoder:
 def _union(
     body: Mapping[str, Any], usage: Usage, timings: Timings, *, thinks: bool
 ) -> dict[str, Any]:
-    """Both spellings of usage. The rate is that of the answer over the whole wall time; the seed's
-    own server counts the prompt as said too."""
+    """Both spellings of usage; what a dialect counts in its own way stays as it is. The rate is
+    that of the answer over the whole wall time; the seed's own server counts the prompt as said
+    too."""
     seconds = timings.total_ms / 1000
     details = {} if thinks else {"output_tokens_details": {"reasoning_tokens": 0}}
     return {
@@ -108,4 +113,5 @@ def _union(
         "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0},
         # Tokens of thinking are not counted: where there are any, the key is left out.
         **details,
+        **body,
     }

@@ -85,16 +85,16 @@ def read_max_tokens(fields: Reader, default: int) -> int:
     return min(given(chosen, default), INT32_MAX)
 
 
-def read_stop(fields: Reader, default: tuple[str, ...]) -> tuple[str, ...]:
+def read_stop(fields: Reader, default: tuple[str, ...], name: str = "stop") -> tuple[str, ...]:
     """Empty strings are dropped: they would match everywhere. The server's own are for requests
     that have none left."""
-    sent = fields.strings("stop") or ()
+    sent = fields.strings(name) or ()
     if len(sent) > STOPS:
-        raise fields.refuse("stop", f"wants at most {STOPS} strings, got {len(sent)}")
+        raise fields.refuse(name, f"wants at most {STOPS} strings, got {len(sent)}")
     longest = max(map(len, sent), default=0)
     if longest > STOP_CHARS:
         rule = f"wants strings of at most {STOP_CHARS} characters, got one of {longest}"
-        raise fields.refuse("stop", rule)
+        raise fields.refuse(name, rule)
     return tuple(entry for entry in sent if entry) or default
 
 

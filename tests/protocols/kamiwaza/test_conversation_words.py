@@ -17,7 +17,8 @@ from mlxcel.core.events import (
     Timings,
     Usage,
 )
-from mlxcel.protocols.base import Head, Read
+from mlxcel.protocols.anthropic import messages
+from mlxcel.protocols.base import Head, Read, ignored_tools
 from mlxcel.protocols.kamiwaza.asked import Asked, clean_id, read_asked
 from mlxcel.protocols.kamiwaza.chat import with_conversation
 from mlxcel.protocols.kamiwaza.headers import conversation_headers
@@ -176,6 +177,27 @@ def test_usage_has_the_keys_of_both() -> None:
     assert usage == UNION
     assert body["metadata"] == {"conversation_id": "trip-1"}
     assert body["choices"][0]["message"]["content"] == "Blue."
+
+
+def of_messages(**fields: Any) -> tuple[Read, Read]:
+    """A request in Anthropic's form: alone, and in a conversation."""
+    body = BODY | fields
+    inner = messages.read(body, request_id="m", settings=SETTINGS, received_s=0.0, rules=RULES)
+    return inner, with_conversation(inner, body, named="d", address=None)
+
+
+def test_what_a_dialect_counts_itself_stays() -> None:
+    """Anthropic's input tokens are those that were not found in the cache."""
+    alone, usage = (made.answer(HEAD, answered())["usage"] for made in of_messages())
+    assert (alone["input_tokens"], alone["cache_read_input_tokens"]) == (23, 120)
+    assert {name: usage[name] for name in alone} == alone
+    assert usage["tokens_per_second"] > 0
+
+
+def test_left_out_tools_are_known_around_a_conversation() -> None:
+    inner, made = of_messages(tools=[{"type": "web_search"}])
+    assert tuple(ignored_tools(made)) == tuple(ignored_tools(inner)) == ("web_search",)
+    assert not ignored_tools(read())
 
 
 def test_without_an_id_there_is_no_metadata() -> None:

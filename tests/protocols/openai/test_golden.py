@@ -32,11 +32,11 @@ def read_events(case: Path) -> list[Event]:
     return [msgspec.convert(row, EVENTS[row.pop("type")]) for row in rows]
 
 
-def wire(read: Read, events: list[Event]) -> bytes:
+def wire(read: Read, events: list[Event], head: Head = HEAD) -> bytes:
     if read.stream:
-        encoder = read.encoder(HEAD)
+        encoder = read.encoder(head)
         return b"".join(frame_bytes(frame) for event in events for frame in encoder.encode(event))
-    return orjson.dumps(read.answer(HEAD, asyncio.run(collect(replayed(events)))))
+    return orjson.dumps(read.answer(head, asyncio.run(collect(replayed(events)))))
 
 
 async def replayed(events: list[Event]) -> AsyncIterator[Event]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlxcel.text.stamp import HEAD, pin_stamp
+from mlxcel.protocols.anthropic.stamp import HEAD, pin_stamp
 
 
 @pytest.mark.parametrize(

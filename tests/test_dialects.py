@@ -85,7 +85,11 @@ def _routes() -> set[tuple[str, str]]:
 
 
 def _path(path: str) -> str:
-    return path.replace("<id_slot>", "{id}").replace("<model:path>", "{name}")
+    return (
+        path.replace("<id_slot>", "{id}")
+        .replace("<model:path>", "{name}")
+        .replace("<response>", "{id}")
+    )
 
 
 @pytest.mark.parametrize("heading", [h for h in headings() if h not in ("llama-server", "OpenAI")])

@@ -27,8 +27,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "generation": {"core", "link", "text"},
     "protocols": {"core"},
     "metrics": {"core"},
+    "storage": {"core"},
     "media": {"core"},
-    "http": {"core", "protocols", "generation", "media", "metrics"},
+    "http": {"core", "protocols", "generation", "media", "metrics", "storage"},
     "worker": {"core", "link.messages"},
     "weights": {"core", "worker"},
     "engine": {"core", "link.messages", "worker", "weights"},
@@ -43,6 +44,7 @@ ONLY: dict[str, set[str]] = {
     "core": {"msgspec"},
     "protocols": set(),
     "metrics": {"prometheus_client"},
+    "storage": {"orjson"},
     "engine": {"blake3", "llguidance", "mlx", "mlx_lm", "msgspec", "numpy", "re2"},
 }
 MAY_IMPORT_MLX = {"worker", "weights", "engine"}

@@ -21,10 +21,8 @@ def setup(server: Server, places: Places) -> Setup:
         "model_providers": {PROVIDER: provider},
     }
     path = places.folder("CODEX_HOME", ".codex") / "config.toml"
-    notes = [f"set {KEY_VARIABLE} to the key of the server where Codex runs"] if server.key else []
-    # True until the rows of that dialect are here; then this note goes.
-    notes.append("Codex speaks Responses alone, which this version of mlxcel does not serve yet")
+    notes = (f"set {KEY_VARIABLE} to the key of the server where Codex runs",)
     return Setup(
         changes=(Change(path=path, form="toml", settings=settings),),
-        notes=tuple(notes),
+        notes=notes if server.key else (),
     )

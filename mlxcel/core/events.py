@@ -44,6 +44,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int
     cached_tokens: int | None = None
     """Of the prompt, those that were not read again; None: there is no prompt cache."""
+    reasoning_tokens: int | None = None
+    """Of the answers, those spent inside of think blocks, counted by the front; None: thinking is
+    not told apart."""
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ from mlxcel.generation.likelihood import prompt_reader, reader
 from mlxcel.generation.lines import line_limits
 from mlxcel.generation.prepare import Prepared
 from mlxcel.generation.show import Presenter
+from mlxcel.generation.thoughts import ThoughtCounter
 from mlxcel.link.messages import (
     RowAccepted,
     RowEnded,
@@ -49,6 +50,7 @@ from mlxcel.link.messages import (
 )
 from mlxcel.text.reasoning import ReasoningSplitter
 from mlxcel.text.stops import StopMatcher
+from mlxcel.text.thinking import Marks
 from mlxcel.text.tools.filter import ToolFilter
 
 log = logging.getLogger(__name__)
@@ -190,11 +192,17 @@ class Assembler:
             usage = replace(usage, completion_tokens=self._said())
         if usage.cached_tokens is None and self._has_cache:
             usage = replace(usage, cached_tokens=0)  # nothing had to be read at all
+        usage = replace(usage, reasoning_tokens=self._thought())
         report = self._says(row.timings.cache)
         return Finished(usage, replace(row.timings, total_ms=self._total_ms(), cache=report))
 
     def _said(self) -> int:
         return sum(choice.tokens for choice in self._choices)
+
+    def _thought(self) -> int | None:
+        counts = [choice.reasoning_tokens for choice in self._choices]
+        known = [count for count in counts if count is not None]
+        return sum(known) if known else None
 
     def _own_usage(self) -> Usage:
         """The worker's last word is not there yet when a stop string ends the answer."""
@@ -203,6 +211,7 @@ class Assembler:
             prompt_tokens=self._prompt_tokens,
             completion_tokens=self._said(),
             cached_tokens=None if report is None else report.reused,
+            reasoning_tokens=self._thought(),
         )
 
     def _own_timings(self) -> Timings:
@@ -255,6 +264,7 @@ def _choice(
         likelihood=reader(model.text.vocabulary),
         lines=line_limits(request),
         tells_ids=request.tells_ids,
+        thoughts=_thoughts(prepared, model),
     )
 
 
@@ -267,10 +277,22 @@ def _prompt_reader(
     return partial(prompt_reader(model.text.vocabulary), ids)
 
 
-def _splitter(prepared: Prepared, model: ChatModel) -> ReasoningSplitter | None:
-    marks = model.marks
+def _marks(prepared: Prepared, model: ChatModel) -> Marks | None:
+    """Those by which thoughts are told apart in the answers to a request."""
     is_chat = isinstance(prepared.request.prompt, ChatPrompt)
-    if marks is None or not model.options.parses or not is_chat:
+    return model.marks if model.options.parses and is_chat else None
+
+
+def _thoughts(prepared: Prepared, model: ChatModel) -> ThoughtCounter | None:
+    marks = _marks(prepared, model)
+    if marks is None:
+        return None
+    return ThoughtCounter(marks.open_ids, marks.close_ids, is_open=prepared.is_open)
+
+
+def _splitter(prepared: Prepared, model: ChatModel) -> ReasoningSplitter | None:
+    marks = _marks(prepared, model)
+    if marks is None:
         return None
     return ReasoningSplitter(
         marks.opening,

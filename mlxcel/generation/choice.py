@@ -7,6 +7,7 @@ from mlxcel.core.events import ChoiceFinished, Event, FinishReason, TextDelta, T
 from mlxcel.generation.likelihood import Reader
 from mlxcel.generation.lines import LineLimits
 from mlxcel.generation.show import Delta, Presenter
+from mlxcel.generation.thoughts import ThoughtCounter
 from mlxcel.link.messages import RowTokens, TokenScores
 from mlxcel.text.detokenize import Detokenizer
 from mlxcel.text.stops import StopMatcher
@@ -33,6 +34,7 @@ class ChoiceAssembler:
         likelihood: Reader,
         lines: LineLimits | None = None,
         tells_ids: bool = False,
+        thoughts: ThoughtCounter | None = None,
     ) -> None:
         self._choice = choice
         self._detokenizer = detokenizer
@@ -41,11 +43,17 @@ class ChoiceAssembler:
         self._likelihood = likelihood
         self._lines = lines
         self._tells_ids = tells_ids
+        self._thoughts = thoughts
         self._untold: list[int] = []
         """Tokens since the last delta, where they are told."""
         self.tokens = 0
         """Those said, up to the one that completed a stop."""
         self.has_ended = False
+
+    @property
+    def reasoning_tokens(self) -> int | None:
+        """Of `tokens`; None: they are not told apart."""
+        return None if self._thoughts is None else self._thoughts.tokens
 
     def take(self, row: RowTokens) -> Iterator[Event]:
         """Nothing may be taken after the end."""
@@ -76,7 +84,7 @@ class ChoiceAssembler:
         # Token by token: the count of an answer ends with the token that completed a stop.
         parts = []
         for token in ids:
-            self.tokens += 1
+            self._count(token)
             text, stop = self._stops.feed(self._detokenizer.feed((token,)))
             parts.append(text)
             if stop is not None:
@@ -89,8 +97,14 @@ class ChoiceAssembler:
         text, stop = self._stops.flush()
         if stop is not None:
             return text, stop
-        self.tokens += len(ids)
+        for token in ids:
+            self._count(token)
         return text + self._detokenizer.feed(ids), None
+
+    def _count(self, token: int) -> None:
+        self.tokens += 1
+        if self._thoughts is not None:
+            self._thoughts.feed(token)
 
     def _rest(self) -> tuple[str, str | None]:
         """What both were holding back; nothing follows, so it is decided now."""

@@ -13,6 +13,8 @@ from mlxcel.http.options import ServerOptions
 from mlxcel.http.resumable import StreamSessions
 from mlxcel.metrics.meter import RequestMeter
 from mlxcel.metrics.scrape import Scrapes
+from mlxcel.storage.responses import ResponseStore
+from mlxcel.storage.transcripts import Transcripts
 
 
 class Patched(Protocol):
@@ -62,6 +64,10 @@ class Deps:
     scrapes: Scrapes
     streams: StreamSessions = field(default_factory=StreamSessions)
     live: LiveAnswers = field(default_factory=LiveAnswers)
+    responses: ResponseStore
+    """Finished answers of the Responses routes, for those who come back."""
+    transcripts: Transcripts
+    """The conversations that requests of these routes name."""
     ports: Mapping[str, Any]
     """What rows may need, by name; each handler knows the protocol of its own: `generate` is a
     `core.ports.Generator`."""

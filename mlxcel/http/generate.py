@@ -68,8 +68,8 @@ async def _answer(
             answer = await collect(events)
             is_large = _entries(answer) > LARGE_ANSWER_ENTRIES
             return await done(partial(_reply, read, head, answer), is_large=is_large)
-        with _live(request, deps, read, head):
-            await _pump(request, ticket, _writer(request, deps, read), read, head, events)
+        live = _live(request, deps, ticket, read, head)
+        await _pump(request, ticket, live, _writer(request, deps, read), read, head, events)
     return None
 
 
@@ -78,9 +78,12 @@ def _events(deps: Deps, read: Read) -> AsyncGenerator[Event, None]:
     return metered(generate_all(generator, read.requests), deps.meter, is_counted=read.is_counted)
 
 
-def _live(request: Request, deps: Deps, read: Read, head: Head) -> AbstractContextManager[None]:
+def _live(
+    request: Request, deps: Deps, ticket: Ticket, read: Read, head: Head
+) -> AbstractContextManager[None]:
     is_controllable = read.requests[0].is_controllable
-    return deps.live.enter(head.id, LiveAnswer(owner_of(request, deps), is_controllable))
+    answer = LiveAnswer(owner_of(request, deps), is_controllable, ticket.cut)
+    return deps.live.enter(head.id, answer)
 
 
 def _reply(read: Read, head: Head, answer: Answer) -> HTTPResponse:
@@ -114,6 +117,7 @@ def _entries(answer: Answer) -> int:
 async def _pump(
     request: Request,
     ticket: Ticket,
+    live: AbstractContextManager[None],
     writer: SseWriter,
     read: Read,
     head: Head,
@@ -128,7 +132,8 @@ async def _pump(
     encoder = read.encoder(head)
     writer.start_pings()
     try:
-        with ticket.cut_as_error():
+        # Who may cut the answer may not do so once its end is told.
+        with ticket.cut_as_error(), live:
             await _send_all(writer, encoder, read, events)
     except Exception as error:
         if not writer.is_open:
@@ -222,7 +227,7 @@ async def _produce(
     try:
         with deps.inflight.enter() as ticket, ticket.cut_as_error():
             async with aclosing(_events(deps, read)) as events:
-                with _live(request, deps, read, head):
+                with _live(request, deps, ticket, read, head):
                     await _send_all(SessionSink(session), encoder, read, events)
     except Exception as error:
         if not session.total_bytes:

@@ -7,7 +7,9 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mlxcel.core.errors import Unavailable
+from mlxcel.core.errors import MlxcelError, Unavailable
+
+SHUTDOWN = "the server is shutting down; the answer was cut off"
 
 
 class Ticket:
@@ -15,11 +17,13 @@ class Ticket:
 
     def __init__(self, task: asyncio.Task[object]) -> None:
         self._task = task
-        self.is_cut = False
+        self._reason: MlxcelError | None = None
 
-    def cut(self) -> None:
-        self.is_cut = True
-        self._task.cancel()
+    def cut(self, reason: MlxcelError) -> None:
+        """`reason` is what the client is told."""
+        if self._reason is None:
+            self._reason = reason
+            self._task.cancel()
 
     @contextmanager
     def cut_as_error(self) -> Iterator[None]:
@@ -28,10 +32,10 @@ class Ticket:
         try:
             yield
         except asyncio.CancelledError:
-            if not self.is_cut:
+            if self._reason is None:
                 raise
             self._task.uncancel()
-            raise Unavailable("the server is shutting down; the answer was cut off") from None
+            raise self._reason from None
 
 
 class InFlight:
@@ -68,7 +72,7 @@ class InFlight:
             return 0
         left = list(self._open)
         for ticket in left:
-            ticket.cut()
+            ticket.cut(Unavailable(SHUTDOWN))
         await self._wait_empty(grace_s)
         return len(left)
 

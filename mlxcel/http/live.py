@@ -4,15 +4,19 @@ from another request.
 Owned by the event loop.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+from mlxcel.core.errors import MlxcelError
 
 
 @dataclass(frozen=True, slots=True)
 class LiveAnswer:
     owner: str
     is_controllable: bool
+    cut: Callable[[MlxcelError], None]
+    """Ends it; its client is told the error."""
 
 
 class LiveAnswers:

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mlxcel.core.output import OutputFormat
 from mlxcel.core.settings import FixedDefaults
 from mlxcel.http.default_form import default_form
+from mlxcel.storage.shelf import Bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +61,20 @@ class ServerOptions:
     reasoning_alias: str | None
     """A second name of `reasoning_content`."""
     shown: ShownOptions
+    responses: Bounds
+    """How much of the Responses routes is kept."""
+    responses_file: Path | None
+    """None: in memory."""
+    transcripts: Bounds
+    """Of the conversations that their requests name."""
 
 
 def read_options(options: Mapping[str, Any]) -> ServerOptions:
     """From the `server` section, with `routes`, `sampling`, `reasoning_alias`, `metrics_port`,
-    `grammar`, `json_schema`, `keep`, `kv`, `max_kv_size`, `body_bytes` and
-    `http_timeout_secs` beside it."""
+    `grammar`, `json_schema`, `keep`, `kv`, `max_kv_size`, `body_bytes`, `http_timeout_secs`,
+    `responses_store` and `conversation_store` beside it."""
     ping, alias = options["sse_ping_interval"], options["reasoning_alias"]
+    file = options["responses_store"]["file"]
     return ServerOptions(
         host=options["host"],
         port=options["port"],
@@ -90,6 +99,9 @@ def read_options(options: Mapping[str, Any]) -> ServerOptions:
         # The interface's own spelling of "no alias" is none.
         reasoning_alias=None if alias == "none" else alias,
         shown=_shown(options["kv"], options["max_kv_size"]),
+        responses=_bounds(options["responses_store"]),
+        responses_file=None if file is None else Path(file).expanduser(),
+        transcripts=_bounds(options["conversation_store"]),
     )
 
 
@@ -123,6 +135,14 @@ def fixed_defaults(
 def _shown(kv: Mapping[str, Any], max_kv: int) -> ShownOptions:
     bits = kv["bits"]
     return ShownOptions(kv_mode=kv["mode"], kv_bits=None if bits == 0 else bits, max_kv=max_kv)
+
+
+def _bounds(section: Mapping[str, Any]) -> Bounds:
+    return Bounds(
+        max_entries=section["max_entries"],
+        max_bytes=section["max_bytes"],
+        ttl_s=section["ttl_secs"],
+    )
 
 
 def _cors(section: Mapping[str, Any]) -> CorsOptions:

@@ -58,7 +58,7 @@ def _reader(
         settings=deps.settings.current,
         received_s=time.monotonic(),
         rules=read_rules(deps, generator, requires_model),
-        lane=_lane(request),
+        lane=lane_of(request),
     )
     if generator.conversations is None:
         return lambda: read(json_object(request))
@@ -101,7 +101,7 @@ def _merged_lora(adapters: Adapters) -> Mapping[int, float] | None:
     return {one.id: one.scale for one in adapters.items()} if adapters.is_fused else None
 
 
-def _lane(request: Request) -> Lane:
+def lane_of(request: Request) -> Lane:
     """Unknown words count as none: whoever misspells a wish is served all the same."""
     asked: str = request.headers.get(PRIORITY, "")
     return Lane.__members__.get(asked.strip().upper(), Lane.NORMAL)

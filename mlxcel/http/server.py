@@ -28,6 +28,8 @@ from mlxcel.media.folders import check_folders
 from mlxcel.media.rules import read_rules
 from mlxcel.metrics.meter import RequestMeter
 from mlxcel.metrics.scrape import Scrapes
+from mlxcel.storage.open import open_store
+from mlxcel.storage.transcripts import Transcripts
 
 log = logging.getLogger(__name__)
 CUT_GRACE_S = 3.0
@@ -47,8 +49,8 @@ class HttpServer:
         statuses: Callable[[], Sequence[WorkerStatus]],
         **ports: Any,
     ) -> None:
-        """`ports` are what route rows may need, by name. Raises StartupError for keys and
-        certificates that cannot be read."""
+        """`ports` are what route rows may need, by name. Raises StartupError for keys,
+        certificates and a file of responses that cannot be used."""
         self._options = read_options(options)
         self._tls = load_tls(self._options.tls_cert, self._options.tls_key)
         self._inflight = InFlight()
@@ -61,6 +63,8 @@ class HttpServer:
             inflight=self._inflight,
             meter=meter,
             scrapes=Scrapes(meter),
+            responses=open_store(self._options.responses, self._options.responses_file),
+            transcripts=Transcripts(self._options.transcripts),
             ports=ports,
         )
         self._socket: socket.socket | None = None
@@ -125,6 +129,7 @@ class HttpServer:
         if self._file is not None:
             self._file.remove()
             self._file = None
+        self._deps.responses.close()
 
 
 async def _listening(app: Sanic, sock: socket.socket, tls: ssl.SSLContext | None) -> AsyncioServer:

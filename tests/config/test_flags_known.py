@@ -93,7 +93,6 @@ NEUTRAL = [
     ["--spec-draft-n-min", "0"],
     ["--spec-draft-p-split", "0.10"],
     ["--spec-draft-type-k", "f16"],
-    ["--responses-store-max-entries", "1024"],
     ["--embedding-batch-size", "16"],
     ["--tp-size", "1"],
     ["--load-mode", "mmap"],
@@ -133,7 +132,6 @@ def test_another_value_is_refused_with_the_reason(words: list[str]) -> None:
         ("MLXCEL_ENABLE_MTP_B1", "1", "off"),
         ("MLXCEL_MEMORY_LIMIT", "24G", "none"),
         ("MLXCEL_WIRED_LIMIT", "8G", "max"),
-        ("MLXCEL_RESPONSES_STORE_MAX_BYTES", "5", "268435456"),
     ],
 )
 def test_a_variable_that_asks_for_what_is_not_there_is_refused(

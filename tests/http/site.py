@@ -204,6 +204,8 @@ def server_options(**changed: object) -> dict[str, Any]:
         "json_schema": None,
         "keep": 0,
         "reasoning_alias": "reasoning",
+        "responses_store": {"max_entries": 9, "max_bytes": 99_999, "ttl_secs": 60, "file": None},
+        "conversation_store": {"max_entries": 9, "max_bytes": 99_999, "ttl_secs": 60},
     }
     more: dict[str, Any] = dict(changed)
     return options | more | {"routes": ROUTES | more.get("routes", {})}

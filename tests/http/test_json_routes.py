@@ -10,7 +10,7 @@ from tests.http.site import ROUTES, ROWS, Site, Start
 pytestmark = pytest.mark.asyncio
 RAW = re.compile(r"/v1/streams?\b|/slots/|/lora-adapters|/control\b")
 """Routes that read bytes: no type is asked for, and they have words of their own for bad ones."""
-NO_BODY = {"settings.revert", "refused.refuse", "cache.reset"}
+NO_BODY = {"settings.revert", "refused.refuse", "cache.reset", "responses.cancel"}
 """Handlers that can do without one."""
 NOTHING_KEPT = {"conversations.save", "conversations.load"}
 """Handlers that are not at work here: no conversation is kept, which is a 501."""

@@ -14,9 +14,14 @@ from tests.http.site import BODY, ROWS, Site, Start
 from tests.wire_schemas import asked, faults, told
 
 pytestmark = pytest.mark.asyncio
+STREAMS = ("generate", "streams.show", "responses.create")
+"""Handlers that may answer with one."""
 
 Document = dict[str, Any]
-WITHOUT_BODY = {"cache_reset", "props_change", "refused", "stream_delete", "conv_kv_delete"}
+WITHOUT_BODY = {
+    *("cache_reset", "props_change", "refused", "response_cancel"),
+    *("stream_delete", "conv_kv_delete"),
+}
 """Rows that change something and look at no body."""
 
 
@@ -140,7 +145,7 @@ async def test_a_row_says_what_it_takes_and_tells(name: str) -> None:
     if "path" in row:
         parts = {part for path in row["paths"] for part in re.findall(r"<(\w+)", path)}
         assert set(wire.read(row["path"])["properties"]) == parts
-    assert ("stream" in row) is (row["handler"] in ("generate", "streams.show"))
+    assert ("stream" in row) is (row["handler"] in STREAMS)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +173,9 @@ SHOWN = {
     "/v1/chat/completions/input_tokens": "input_tokens",
     "/apply-template": "rendered",
     "/v1/chat/completions/control": "control_done",
+    "/v1/responses": "response",
+    "/v1/responses/input_tokens": "response_input_tokens",
+    "/v1/responses/compact": "response_compaction",
 }
 
 
@@ -177,12 +185,13 @@ async def test_an_answer_is_as_described(site: Site, path: str) -> None:
     if (path, "get") in operations(await document(site)) or path == "/v1/models/alias":
         reply = await site.http.get(path)
     else:
-        reply = await site.http.post(path, json=bodies.get(path, BODY | {"prompt": "hi"}))
+        reply = await site.http.post(path, json=bodies.get(path, BODY | PROMPT))
     assert reply.status_code in (200, 403)
     assert not faults(told(SHOWN[path]), reply.json())
 
 
 CONTROL = {"id": "i", "action": "reasoning_end"}
+PROMPT = {"prompt": "hi", "input": "hi"}
 
 
 @pytest.mark.parametrize(
@@ -193,6 +202,8 @@ CONTROL = {"id": "i", "action": "reasoning_end"}
         ("/v1/models/x", "openai_error", 404),
         ("/props", "llama_error", 501),
         ("/v1/conv_kv/save", "kamiwaza_error", 501),
+        ("/v1/responses", "responses_error", 400),
+        ("/v1/responses/x/cancel", "responses_error", 404),
         ("/nothing", "openai_error", 404),
     ],
 )

@@ -25,6 +25,7 @@ from mlxcel.protocols.llama.slots import read_filename
 from mlxcel.protocols.llama.tokenizer import read_detokenize, read_tokenize
 from mlxcel.protocols.mlxcel.settings import read_patch, read_revert
 from mlxcel.protocols.openai import chat, completions
+from mlxcel.protocols.responses import compact, create
 from tests.http.site import ROWS
 from tests.protocols.samples import RULES, SETTINGS
 from tests.wire_schemas import asked, faults, told
@@ -35,6 +36,8 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
 TOOL = {"type": "function", "function": {"name": "f"}}
 NAMED = {"type": "function", "function": {"name": "f"}}
 GIVEN = {"name": "f", "input_schema": {}}
+FLAT = {"type": "function", "name": "f"}
+SCHEMA = {"type": "json_schema", "name": "n", "schema": {}}
 
 
 def codec(module: Any, *, require_model: bool = True) -> Callable[[Any], object]:
@@ -49,6 +52,11 @@ READERS: Mapping[str, tuple[Callable[[Any], object], dict[str, Any]]] = {
     "openai_completion": (codec(completions), {"model": "tiny", "prompt": "hi"}),
     "anthropic_messages": (codec(messages), {"model": "tiny", "messages": [HI]}),
     "anthropic_count": (codec(messages, require_model=False), {"messages": [HI]}),
+    "responses_create": (codec(create), {"model": "tiny", "input": "hi"}),
+    "responses_compact": (
+        partial(compact.read, request_id="r", settings=SETTINGS, received_s=0.0, rules=RULES),
+        {"model": "tiny", "input": "hi"},
+    ),
     "native_completion": (codec(completion), {"prompt": "hi"}),
     "native_infill": (codec(infill), {"input_prefix": "a", "input_suffix": "b"}),
     "tokenize": (read_tokenize, {}),
@@ -113,6 +121,8 @@ OF_FIELD: Mapping[str, tuple[Any, ...]] = {
     "tools": (
         *([TOOL], [TOOL] * 129, [{"type": "function"}], [TOOL | {"type": "x"}]),
         [{"type": "function", "function": {"name": " "}}],
+        *([FLAT], [FLAT] * 129, [FLAT | {"name": " "}], [FLAT | {"parameters": []}]),
+        *([FLAT, {"type": "web_search"}], [FLAT | {"strict": None}], [FLAT | {"strict": 5}]),
         [{"type": "function", "function": {"name": "f", "parameters": []}}],
         *([{"name": "f", "input_schema": {}}], [{"name": "f", "input_schema": 5}], [{"name": 5}]),
         *([{"type": "web_search"}], [{"name": "f", "input_schema": {}}] * 129),
@@ -131,7 +141,12 @@ OF_FIELD: Mapping[str, tuple[Any, ...]] = {
         *({"type": "enabled", "budget_tokens": 5}, {"budget_tokens": -2}, {"budget_tokens": None}),
         *({"type": 5}, {"budget_tokens": "5"}, {"type": None}),
     ),
-    "metadata": ({"user_id": "u"}, {"user_id": 5}, {"user_id": None}),
+    "metadata": (
+        *({str(n): "x" for n in range(16)}, {str(n): "x" for n in range(17)}),
+        {"user_id": "u"},
+        {"user_id": 5},
+        {"user_id": None},
+    ),
     "stop_sequences": (["x"] * 64, ["x"] * 65),
     "stop": (["x"] * 64, ["x"] * 65),
     "logit_bias": ({str(n): 1 for n in range(1025)}, [[n, 1] for n in range(1025)]),
@@ -143,6 +158,32 @@ OF_FIELD: Mapping[str, tuple[Any, ...]] = {
         *([{"type": 4, "value": "x"}], [{"type": 1, "value": ""}], [{"value": "x"}]),
         *([{"type": 0, "token": -1}], [{"type": 0, "token": 5, "value": 5}]),
     ),
+    "input": (
+        *(
+            [HI],
+            [HI | {"type": "message"}],
+            [HI, {"role": "x", "content": "hi"}],
+            [{"role": "user"}],
+        ),
+        *([HI, {"id": "i"}], [HI, {"type": "x"}], [HI, {"content": "hi"}], [HI | {"content": " "}]),
+        [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}],
+        [HI, {"role": "user", "content": [{"type": "input_text"}]}],
+        [HI, {"role": "user", "content": [{"type": "x", "text": "hi"}]}],
+        [HI, {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}],
+        [HI, {"type": "function_call", "call_id": "c", "name": "f"}],
+        [HI, {"type": "function_call_output", "call_id": "c", "output": "7"}],
+        [HI, {"type": "function_call_output", "call_id": "c", "output": [{"type": "x"}]}],
+        [HI, {"type": "function_call_output", "call_id": "c"}],
+        [HI, {"type": "reasoning", "summary": []}],
+        [HI, {"type": "reasoning", "content": [{"text": "hm"}]}],
+        [HI, {"type": "reasoning", "content": [{"type": "x", "text": "hm"}]}],
+        [HI, {"type": "compaction"}],
+        [HI, {"type": "compaction", "encrypted_content": "b64:aGk="}],
+        [HI, HI | {"id": 5}],
+    ),
+    "text": ({"format": SCHEMA}, {"format": {"type": "x"}}, {"format": {"type": "text"}}),
+    "reasoning": ({"effort": "low"}, {"effort": 5}, {"summary": None}),
+    "include": (["reasoning.encrypted_content"],),
     "lora": ([{"id": 0, "scale": 1}], [{"id": 0}], [{"scale": 1}], [{"id": 0, "scale": "x"}]),
     "input_extra": ([{"text": "x"}], [{"filename": "f"}], [{"text": "x", "filename": None}]),
     "content": (["x", 1], ["x", None]),
@@ -172,6 +213,14 @@ TOGETHER: tuple[tuple[str, dict[str, Any]], ...] = (
         "openai_chat",
         {"tool_choice": NAMED, "tools": [TOOL], "response_format": {"type": "text"}},
     ),
+    ("responses_create", {"tool_choice": "required"}),
+    ("responses_create", {"tool_choice": "required", "tools": [FLAT]}),
+    ("responses_create", {"tool_choice": FLAT, "tools": [FLAT]}),
+    ("responses_create", {"tool_choice": FLAT, "tools": [FLAT], "text": {"format": SCHEMA}}),
+    ("responses_create", {"previous_response_id": "resp_0", "conversation": "c"}),
+    ("responses_create", {"previous_response_id": "resp_0", "conversation": None}),
+    ("responses_create", {"previous_response_id": "resp_0", "conversation": {"id": "c"}}),
+    ("responses_create", {"max_tokens": 5, "max_output_tokens": 5}),
     ("openai_chat", {"reasoning_budget_tokens": 5, "thinking_budget_tokens": 5}),
     ("openai_chat", {"thinking_budget": 5, "thinking_budget_tokens": 5}),
     ("anthropic_messages", {"tool_choice": {"type": "any"}}),
@@ -191,7 +240,10 @@ TOGETHER: tuple[tuple[str, dict[str, Any]], ...] = (
     ("settings_patch", {"values": {}, "more": 1}),
     ("settings_patch", {"op": "merge"}),
 )
-BEYOND = ("must be <= max_tokens", "[-1]} is taken", "may have 512 characters")
+BEYOND = (
+    *("must be <= max_tokens", "[-1]} is taken", "may have 512 characters", "is kept here"),
+    "wants the name of one of the functions",
+)
 """What is beyond a schema, or known by the vocabulary alone."""
 
 
@@ -277,6 +329,20 @@ def test_what_is_recorded_is_as_described(case: Path) -> None:
         is_final = event.get("stop", whole == "native_projection" and "stop" not in event)
         name = error if "error" in event else whole if is_final else chunk
         assert not faults(told(name), event)
+
+
+@pytest.mark.parametrize(
+    "case", sorted((GOLDEN / "responses").iterdir()), ids=lambda path: path.name
+)
+def test_what_is_recorded_of_responses_is_as_described(case: Path) -> None:
+    assert not faults(asked("responses_create"), json.loads((case / "request.json").read_text()))
+    if (case / "response.json").exists():
+        assert not faults(told("response"), json.loads((case / "response.json").read_text()))
+        return
+    lines = (case / "stream.sse").read_text().splitlines()
+    sent = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    assert sent
+    assert not [fault for event in sent for fault in faults(told("response_data"), event)]
 
 
 @pytest.mark.parametrize("name", sorted(wire.names()))

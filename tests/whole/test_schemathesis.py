@@ -28,6 +28,7 @@ MARKERS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
 GENERATING = (
     "chat_completions|completions|chat_input_tokens|apply_template|completion"
     "|messages|messages_count_tokens"
+    "|responses|responses_compact|responses_input_tokens"
 )
 ALIAS = r"_[0-9]+$"
 """The same handler under another path, as test_openapi.py makes sure."""
@@ -36,7 +37,10 @@ PARTS = {
     "others": ("--exclude-operation-id-regex", f"^({GENERATING})$|{ALIAS}"),
 }
 """Answers are told fast by the echo; infills and saved conversations need a model."""
-NEVER = {"refused", "stream_read", "conv_kv_save", "conv_kv_load"}
+NEVER = {
+    *("refused", "stream_read", "conv_kv_save", "conv_kv_load"),
+    *("response_show", "response_cancel", "response_input_items"),
+}
 """Operations that cannot succeed: never served, or of a name that nobody can guess."""
 
 

@@ -14,7 +14,7 @@ MLXCEL_TEST_STORE ?= $(CURDIR)/.cache/test-store
 export MLXCEL_TEST_STORE
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-fast check docs bench clean
+.PHONY: help serve test test-fast test-long check docs bench clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r target text; do \
@@ -26,14 +26,17 @@ serve: $(RUNTIME) ## set up, then serve on http://127.0.0.1:8080 (ARGS="server.p
 # Some tests that start the whole program measure it (`whole`): nothing runs beside those.
 test: $(DEV) ## all tests (ARGS="tests/graph -k clamp")
 ifeq ($(ARGS),)
-	$(BIN)/python -m pytest -n 2 -m "not whole"
-	$(BIN)/python -m pytest -m whole
+	$(BIN)/python -m pytest -n 2 -m "not whole and not long"
+	$(BIN)/python -m pytest -m "whole and not long"
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
 
 test-fast: $(DEV) ## the tests that take seconds and start no installed program
-	$(BIN)/python -m pytest -n 2 -m "not slow and not whole" $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow and not whole and not long" $(ARGS)
+
+test-long: $(DEV) ## what `make test` has no time for: schemathesis, 500 random runs, disks that fail
+	$(BIN)/python -m pytest -m long $(ARGS)
 
 check: $(DEV) ## lint, format, types, YAML, schemas
 	$(BIN)/ruff check .

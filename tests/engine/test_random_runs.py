@@ -1,5 +1,5 @@
 """Rows that join, leave, are cancelled and preempted, with random sampling: each text is what
-the request gives alone, and nothing of a row stays behind. 500 runs."""
+the request gives alone, and nothing of a row stays behind. 150 runs, and 500 of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -143,18 +143,31 @@ def moves(run: list[Step]) -> Iterator[tuple[list[Submit | Cancel], int]]:
             yield [Cancel(id=f"r{step.cancelled}")], step.ticks
 
 
+RUNS: dict[str, Any] = {
+    "deadline": None,
+    "derandomize": True,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+}
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-@settings(
-    max_examples=500,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=150, **RUNS)
 @given(run=runs(), setup=st.sampled_from(sorted(SETUPS)))
 def test_every_text_is_what_the_request_gives_alone(
     tiny: Path, run: list[Step], setup: str
 ) -> None:
+    check_run(tiny, run, setup)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@settings(max_examples=500, **RUNS)
+@given(run=runs(), setup=st.sampled_from(sorted(SETUPS)))
+def test_every_text_of_500_runs(tiny: Path, run: list[Step], setup: str) -> None:
+    check_run(tiny, run, setup)
+
+
+def check_run(tiny: Path, run: list[Step], setup: str) -> None:
     driver = engine(tiny, setup)
     driver.frames.clear()
     for messages, ticks in moves(run):

@@ -298,7 +298,7 @@ def test_scales_of_adapters(scales: Any) -> None:
 
 
 BODIES = {
-    "messages": ("anthropic_messages", "anthropic_message", "anthropic_event", "anthropic_event"),
+    "messages": ("anthropic_messages", "anthropic_message", "anthropic_data", "anthropic_data"),
     "chat": ("openai_chat", "chat_completion", "chat_chunk", "openai_error"),
     "completion": ("openai_completion", "text_completion", "text_chunk", "openai_error"),
     "native_completion": ("native_completion", "native_final", "native_piece", "llama_error"),

@@ -327,7 +327,7 @@ def _ask_all(program: Program) -> ThreadPoolExecutor:
     return pool
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_worker_killed_in_mid_write_comes_back_to_what_was_written(
     heavy: Path, tmp_path: Path
 ) -> None:
@@ -362,7 +362,7 @@ def test_front_killed_in_mid_write_leaves_sound_files(heavy: Path, tmp_path: Pat
         assert not halves(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_server_told_to_end_in_mid_write_writes_the_rest(heavy: Path, tmp_path: Path) -> None:
     with Program(*on_disk(heavy, tmp_path)) as program:
         pool = _ask_all(program)
@@ -374,7 +374,7 @@ def test_server_told_to_end_in_mid_write_writes_the_rest(heavy: Path, tmp_path: 
         assert [ask(program, prompt(n, 200)).source for n in NAMES] == ["disk"] * len(NAMES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_disk_that_does_not_answer_holds_up_one_request_for_a_while_and_the_end_not_at_all(
     model: Path, tmp_path: Path
 ) -> None:

@@ -109,7 +109,13 @@ ACTS: dict[str, list[tuple[str, object, int]]] = {
 """How a route is called by one who knows no name but his own: the end of the path, the body, and
 the status. A route without a line here is called with the example of its schema, and may answer
 with whatever it says it does."""
-PARTS = {"id_slot": "0", "conversation": "bob", "model": "apart", "conv_id": "bob"}
+PARTS = {
+    "id_slot": "0",
+    "conversation": "bob",
+    "model": "apart",
+    "conv_id": "bob",
+    "response": "resp_0",
+}
 """What stands for parts of a path, and in a query that has to be there."""
 
 

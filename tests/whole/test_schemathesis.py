@@ -20,7 +20,7 @@ import pytest
 from tests.tiny.checkpoint import build_tiny_checkpoint
 from tests.whole.program import Program, serve_checkpoint
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 HERE = Path(__file__).parent
 KEY = {"Authorization": "Bearer k"}

@@ -22,6 +22,7 @@ def read_tools(fields: Reader, *, is_strict: bool) -> tuple[tuple[Tool, ...], tu
     for n, entry in enumerate(entries):
         tool = object_at(entry, f"tools[{n}]")
         schema, name = tool.mapping("input_schema"), tool.string("name")
+        description = tool.string("description")
         if schema is None or not name:
             kind = tool.string("type") or name or "unnamed"
             if is_strict:
@@ -30,7 +31,7 @@ def read_tools(fields: Reader, *, is_strict: bool) -> tuple[tuple[Tool, ...], tu
             ignored.append(kind)
             continue
         function = {"name": name, "parameters": schema}
-        if (description := tool.string("description")) is not None:
+        if description is not None:
             function["description"] = description
         offered.append(
             Tool(name=name, parameters=schema, sent={"type": "function", "function": function})
@@ -64,8 +65,9 @@ def _choice(fields: Reader) -> ToolChoice:
         return ToolChoice(mode=ToolMode(value))
     choice = fields.nested("tool_choice")
     kind = None if choice is None else choice.string("type")
-    if choice is None or kind is None:
+    name = None if choice is None else choice.string("name")
+    if kind is None:
         return ToolChoice()
-    if kind == "tool" and (name := choice.string("name")):
+    if kind == "tool" and name:
         return ToolChoice(mode=ToolMode.NAMED, name=name)
     return ToolChoice(mode=MODES.get(kind, ToolMode.AUTO))

@@ -8,7 +8,12 @@ from mlxcel.http import wire
 from tests.whole.cache_calls import ROWS
 
 JSON = "application/json"
-PARTS = {"<id_slot>": "0", "<conversation>": "fuzz", "<model:path>": "echo"}
+PARTS = {
+    "<id_slot>": "0",
+    "<conversation>": "fuzz",
+    "<model:path>": "echo",
+    "<response>": "resp_0",
+}
 _SAMPLING: dict[str, Any] = {
     "max_tokens": 3,
     "temperature": 0,
@@ -54,6 +59,9 @@ BODIES: dict[str, Any] = {
         "logprobs": 1,
         "stream": False,
     },
+    "responses.create": {"model": "any", "input": "hello", "max_output_tokens": 3, "stream": False},
+    "responses.compact": {"model": "any", "input": "hello", "max_output_tokens": 3},
+    "responses.count": {"input": "hello"},
     "anthropic.messages": {
         "model": "any",
         "system": [{"type": "text", "text": "be short"}],

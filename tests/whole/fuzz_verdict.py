@@ -126,10 +126,18 @@ def _health(body: Any, status: int) -> bool:
     return status == 503 and isinstance(body.get("status"), str) and "batch" in body
 
 
+def _anthropic(body: Any, status: int) -> bool:
+    error = body.get("error") if isinstance(body, dict) else None
+    is_typed = isinstance(error, dict) and body.get("type") == "error"
+    return is_typed and all(isinstance(error.get(key), str) for key in ("type", "message"))
+
+
 SHAPES: dict[str, Callable[[Any, int], bool]] = {
     "openai": _openai,
     "native": _openai,
     "llama": _llama,
+    "responses": _openai,
+    "anthropic": _anthropic,
     "kamiwaza": _kamiwaza,
     "text": _text,
     "disabled": _disabled,

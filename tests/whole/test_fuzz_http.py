@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.whole, pytest.mark.slow]
 
 ROUND = 250
 GROWTH = 1.10
-"""Of resident memory from half of the run on: large hostile bodies leave arenas, plain requests nothing."""
+"""Of resident memory from half of the run on: large hostile bodies leave arenas."""
 SOON_S = 2.0
 QUESTION = "are you there?"
 BUSY = frozenset({"slot_action", "slots", "health"})

@@ -9,13 +9,14 @@ import orjson
 from sanic import HTTPResponse, Request, Sanic
 from sanic.application.state import ApplicationServerInfo
 from sanic.config import Config
+from sanic.exceptions import RequestCancelled
 from sanic.http.constants import HTTP
 
 from mlxcel.core.errors import InvalidApiKey
 from mlxcel.http.auth import KeySet, check_key
 from mlxcel.http.cors import CorsPolicy
 from mlxcel.http.deps import Deps
-from mlxcel.http.errors import error_reply
+from mlxcel.http.errors import broken_off, error_reply
 from mlxcel.http.handlers import find_handlers
 from mlxcel.http.head import REQUEST_ID, ReadRequest, is_read, request_id
 from mlxcel.http.openapi import document
@@ -33,6 +34,7 @@ def create_app(deps: Deps, *, name: str = "mlxcel") -> Sanic:
     if deps.keys:
         _add_auth(app, deps.keys, rows)
     app.error_handler.add(Exception, error_reply)
+    app.error_handler.add(RequestCancelled, broken_off)
     # Tells Sanic that there is no HTTP/3, else every answer has an empty Alt-Svc header.
     app.state.server_info.append(ApplicationServerInfo(settings={"version": HTTP.VERSION_1}))
     for row in rows:

@@ -2,12 +2,13 @@
 row (404, 405), without a key and for a body that is too large it is OpenAI's."""
 
 import logging
+from typing import Any
 
 from sanic import HTTPResponse, Request
 from sanic.exceptions import (
     MethodNotAllowed as SanicMethodNotAllowed,
 )
-from sanic.exceptions import NotFound, PayloadTooLarge, SanicException
+from sanic.exceptions import NotFound, PayloadTooLarge, RequestCancelled, SanicException
 
 from mlxcel.core.errors import (
     BodyTooLarge,
@@ -68,6 +69,18 @@ def error_reply(request: Request, exception: Exception) -> HTTPResponse:
     if isinstance(exception, SanicMethodNotAllowed):
         headers["Allow"] = ", ".join(sorted(exception.allowed_methods or ()))
     return json_reply(_dialect(request, info).error_body(_printable(info)), info.status, headers)
+
+
+class Unsent(HTTPResponse):
+    """For a connection that broke while its answer was written: Sanic would write another, and
+    stumbles over that where the request was a HEAD."""
+
+    async def send(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+def broken_off(request: Request, exception: RequestCancelled) -> HTTPResponse:
+    return Unsent(status=499)
 
 
 def _dialect(request: Request, info: ErrorInfo) -> Dialect:

@@ -6,8 +6,11 @@ from typing import Any
 
 import httpx
 import pytest
+from sanic import Request
 
 from mlxcel.core.events import Accepted, TextDelta
+from mlxcel.http import app
+from mlxcel.http.head import request_id
 from tests.http.site import BODY, ENDING, HELLO, Scripted, Site, Start, eventually
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
@@ -49,6 +52,35 @@ async def test_a_client_that_closes_its_side_only_has_left(
     writer.write_eof()
     await eventually(site.generator.closed.is_set)
     writer.close()
+
+
+ASKED: dict[str, tuple[str, str, Any]] = {
+    "plain": ("POST", "/v1/chat/completions", BODY),
+    "stream": ("POST", "/v1/chat/completions", STREAM),
+    "head": ("HEAD", "/health", None),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+async def test_an_answer_to_a_connection_that_just_broke_is_no_error(
+    site: Site,
+    asked: tuple[str, str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Broken when all is ready to be written: the task that writes has not been told yet."""
+
+    def broken(request: Request) -> str:
+        request.transport.abort()
+        return request_id(request)
+
+    method, path, body = asked
+    with monkeypatch.context() as patch:
+        patch.setattr(app, "request_id", broken)
+        with pytest.raises(httpx.RemoteProtocolError):
+            await site.http.request(method, path, json=body)
+    assert (await site.post()).status_code == 200
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 async def test_the_server_answers_after_a_client_left(site: Site) -> None:

@@ -127,6 +127,30 @@ class UnsupportedMediaType(MlxcelError):
         super().__init__(f"Content-Type must be application/json; {what}")
 
 
+class UpgradeRequired(MlxcelError):
+    """A plain request to a route that speaks another protocol."""
+
+    code = "upgrade_required"
+    status = 426
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is read through a WebSocket: connect with a client of that protocol "
+            "(Connection: Upgrade, Upgrade: websocket, HTTP/1.1)"
+        )
+
+
+class OriginRefused(MlxcelError):
+    code = "origin_refused"
+    status = 403
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(
+            f"pages of {origin!r} may not connect; server.cors.origins and "
+            "server.cors.allowed_origins say who may"
+        )
+
+
 class ContextLengthExceeded(MlxcelError):
     code = "context_length_exceeded"
     status = 400

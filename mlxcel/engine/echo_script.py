@@ -1,5 +1,5 @@
-"""What the echo engine says and when it breaks, by regular expressions on the last user message,
-or on the text it is to go on with.
+"""What the echo engine says and when it breaks, by regular expressions on what it heard last: the
+result of a tool, the last user message, or the text it is to go on with.
 
 Pure: knows token ids and bytes, nothing of rows or time.
 """
@@ -57,24 +57,34 @@ class Script:
             ),
         )
 
-    def reply(self, user: str) -> str:
-        """The first line that matches; else the message itself comes back."""
-        return next((say for when, say in self.lines if when.search(user)), user)
+    def reply(self, told: Sequence[str]) -> str:
+        """The first line that matches the latest text that any line matches; else the earliest
+        text itself comes back."""
+        lines = (say for text in told for when, say in self.lines if when.search(text))
+        return next(lines, told[-1])
 
-    def fault(self, user: str) -> Fault | None:
-        return next((fault for fault in self.faults if fault.when.search(user)), None)
-
-
-def heard(tokens: Sequence[int]) -> str:
-    """The last user message of a chat; of tokens without any turn the whole text."""
-    if not TURNS.isdisjoint(tokens):
-        return last_user_message(tokens)
-    return _text(token for token in tokens if token < BYTES)
+    def fault(self, told: Sequence[str]) -> Fault | None:
+        faults = (fault for text in told for fault in self.faults if fault.when.search(text))
+        return next(faults, None)
 
 
-def last_user_message(tokens: Sequence[int]) -> str:
-    """The bytes between the last user marker and the marker after it; "" without one."""
-    start = next((at for at in range(len(tokens) - 1, -1, -1) if tokens[at] == USER), None)
+def heard(tokens: Sequence[int]) -> tuple[str, ...]:
+    """Latest first: the result of a tool that came after the last user message of a chat, if one
+    did, and that message. Of tokens without any turn the whole text."""
+    if TURNS.isdisjoint(tokens):
+        return (_text(token for token in tokens if token < BYTES),)
+    user, result = _last(tokens, USER), _last(tokens, TOOL)
+    if result is None or (user is not None and user > result):
+        return (_turn(tokens, user),)
+    return (_turn(tokens, result), _turn(tokens, user))
+
+
+def _last(tokens: Sequence[int], marker: int) -> int | None:
+    return next((at for at in range(len(tokens) - 1, -1, -1) if tokens[at] == marker), None)
+
+
+def _turn(tokens: Sequence[int], start: int | None) -> str:
+    """The bytes between a marker and the one after it; "" without one."""
     if start is None:
         return ""
     return _text(takewhile(lambda token: token < BYTES, tokens[start + 1 :]))

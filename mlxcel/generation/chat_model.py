@@ -15,7 +15,7 @@ from mlxcel.generation.options import ChatOptions
 from mlxcel.generation.schema_checks import SchemaRefused
 from mlxcel.generation.structured import enforceable
 from mlxcel.text.template import ChatTemplate
-from mlxcel.text.thinking import Marks, find_marks
+from mlxcel.text.thinking import Marks, find_marks, spelt_marks
 from mlxcel.text.tokenizer import TextModel
 from mlxcel.text.tools.choose import find_format
 from mlxcel.text.tools.format import ToolFormat
@@ -50,7 +50,7 @@ class ChatModel:
             text=text,
             template=template,
             options=options,
-            marks=find_marks(text),
+            marks=_marks(template, text),
             tool_format=_tool_format(template, text),
             cache_dir=cache_dir,
         )
@@ -80,6 +80,10 @@ class ChatModel:
         if _offers_tools(prompt):
             found += map(self.text.vocabulary.id_of, self.tool_format.markers)
         return self.text.vocabulary.specials_among(token for token in found if token is not None)
+
+
+def _marks(template: ChatTemplate | None, text: TextModel) -> Marks | None:
+    return find_marks(text) or (None if template is None else spelt_marks(text, template.source))
 
 
 def _tool_format(template: ChatTemplate | None, text: TextModel) -> ToolFormat:

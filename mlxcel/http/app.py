@@ -37,6 +37,8 @@ def create_app(deps: Deps, *, name: str = "mlxcel") -> Sanic:
     app.error_handler.add(RequestCancelled, broken_off)
     # Tells Sanic that there is no HTTP/3, else every answer has an empty Alt-Svc header.
     app.state.server_info.append(ApplicationServerInfo(settings={"version": HTTP.VERSION_1}))
+    if any(row.upgrades for row in rows):
+        app.enable_websocket()
     for row in rows:
         mount(app, row, deps)
     # Made once, when it is first asked for: most servers are never asked.

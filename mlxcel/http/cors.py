@@ -35,6 +35,16 @@ class CorsPolicy:
             "Access-Control-Allow-Headers": self._headers(_said(asked)),
         }
 
+    def lets_in(self, origin: str | None, host: str | None) -> bool:
+        """For what browsers do not guard: any page may try to open a WebSocket. Without an origin
+        there is no page; one of the server itself needs no permission."""
+        if origin is None:
+            return True
+        said = _said(origin)
+        if said is None:
+            return False
+        return _address(said) == host or self._allowed(said) in (ANY, said)
+
     def _allowed(self, origin: str | None) -> str | None:
         if self.options.allowed is not None:
             return origin if origin in self.options.allowed else None
@@ -65,3 +75,11 @@ def _is_local(origin: str) -> bool:
         return urlsplit(origin).hostname in LOCAL_HOSTS
     except ValueError:
         return False
+
+
+def _address(origin: str) -> str | None:
+    """Host and port, as a request names them; None where there are none."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
+        return None

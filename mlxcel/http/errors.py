@@ -17,6 +17,7 @@ from mlxcel.core.errors import (
     MethodNotAllowed,
     MlxcelError,
     RouteNotFound,
+    UpgradeRequired,
 )
 from mlxcel.http.head import is_read, leave_out_body, request_id, too_large
 from mlxcel.http.replies import json_reply
@@ -68,6 +69,8 @@ def error_reply(request: Request, exception: Exception) -> HTTPResponse:
     headers = {}
     if isinstance(exception, SanicMethodNotAllowed):
         headers["Allow"] = ", ".join(sorted(exception.allowed_methods or ()))
+    elif isinstance(exception, UpgradeRequired):
+        headers["Upgrade"] = "websocket"
     return json_reply(_dialect(request, info).error_body(_printable(info)), info.status, headers)
 
 

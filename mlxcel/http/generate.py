@@ -38,6 +38,21 @@ LAST_WORD_S = 2.0
 """How long a reader that has stopped reading may hold up the end of its stream."""
 
 
+class Sink(Protocol):
+    """Where the frames of a stream go."""
+
+    def set_headers(self, headers: Mapping[str, str]) -> None: ...
+
+    async def send(self, frames: Iterable[SseFrame]) -> None: ...
+
+
+class OpenSink(Sink, Protocol):
+    @property
+    def is_open(self) -> bool:
+        """The client has been told something."""
+        ...
+
+
 async def generate(request: Request, deps: Deps, row: Row) -> HTTPResponse | None:
     return await respond(request, deps, lambda: read_request(request, deps, row))
 
@@ -49,8 +64,7 @@ async def respond(
     _keep_reading(request)
     with deps.inflight.enter() as ticket, ticket.cut_as_error():
         read = await reading()
-        generator: Generator = deps.ports["generate"]
-        head = Head(id=read.requests[0].id, created=int(time.time()), model=generator.model.id)
+        head = _head(deps, read)
         # Whoever names a conversation may come back for its stream.
         conversation = request.headers.get(CONVERSATION, "") if read.stream else ""
         if not conversation:
@@ -59,18 +73,43 @@ async def respond(
     return None
 
 
+async def tell(
+    request: Request, deps: Deps, reading: Callable[[], Awaitable[Read]], sink: OpenSink
+) -> None:
+    """The same into a stream that is there already. Raises what came before its first frame."""
+    with deps.inflight.enter() as ticket, ticket.cut_as_error():
+        read = await reading()
+        await _into(sink, request, deps, ticket, read, _head(deps, read))
+
+
+def _head(deps: Deps, read: Read) -> Head:
+    generator: Generator = deps.ports["generate"]
+    return Head(id=read.requests[0].id, created=int(time.time()), model=generator.model.id)
+
+
 async def _answer(
     request: Request, deps: Deps, ticket: Ticket, read: Read, head: Head
 ) -> HTTPResponse | None:
+    if read.stream:
+        await _stream(request, deps, ticket, read, head)
+        return None
     # Closing the iterator frees the slot: at the end, on a failure, when the client left.
     async with aclosing(_events(deps, read)) as events:
-        if not read.stream:
-            answer = await collect(events)
-            is_large = _entries(answer) > LARGE_ANSWER_ENTRIES
-            return await done(partial(_reply, read, head, answer), is_large=is_large)
-        live = _live(request, deps, ticket, read, head)
-        await _pump(request, ticket, live, _writer(request, deps, read), read, head, events)
-    return None
+        answer = await collect(events)
+        is_large = _entries(answer) > LARGE_ANSWER_ENTRIES
+        return await done(partial(_reply, read, head, answer), is_large=is_large)
+
+
+async def _stream(request: Request, deps: Deps, ticket: Ticket, read: Read, head: Head) -> None:
+    """A worker in a long step cannot say that it took the request: after a ping interval without
+    a first event the headers leave all the same, for the sake of proxies."""
+    writer = _writer(request, deps, read)
+    writer.start_pings()
+    try:
+        await _into(writer, request, deps, ticket, read, head)
+    finally:
+        writer.stop_pings()
+    await writer.end()
 
 
 def _events(deps: Deps, read: Read) -> AsyncGenerator[Event, None]:
@@ -114,42 +153,33 @@ def _entries(answer: Answer) -> int:
     )
 
 
-async def _pump(
+async def _into(
+    sink: OpenSink, request: Request, deps: Deps, ticket: Ticket, read: Read, head: Head
+) -> None:
+    """Until the stream is open an error is an answer with its own status. From then on it is told
+    inside the stream (Sanic would drop the answer of an error handler and truncate the body)."""
+    encoder = read.encoder(head)
+    try:
+        await _flow(sink, encoder, request, deps, ticket, read, head)
+    except Exception as error:
+        if not sink.is_open:
+            raise
+        await _last_words(request, sink, encoder.encode(Failed(error_info(request, error))))
+
+
+async def _flow(
+    sink: Sink,
+    encoder: StreamEncoder,
     request: Request,
+    deps: Deps,
     ticket: Ticket,
-    live: AbstractContextManager[None],
-    writer: SseWriter,
     read: Read,
     head: Head,
-    events: AsyncGenerator[Event, None],
 ) -> None:
-    """Until headers are out an error is an answer with its own status. From then on it is told
-    inside the stream (Sanic would drop the answer of an error handler and truncate the body).
-
-    A worker in a long step cannot say that it took the request: after a ping interval without
-    a first event the headers leave all the same, for the sake of proxies.
-    """
-    encoder = read.encoder(head)
-    writer.start_pings()
-    try:
+    async with aclosing(_events(deps, read)) as events:
         # Who may cut the answer may not do so once its end is told.
-        with ticket.cut_as_error(), live:
-            await _send_all(writer, encoder, read, events)
-    except Exception as error:
-        if not writer.is_open:
-            raise
-        await _last_words(request, writer, encoder.encode(Failed(error_info(request, error))))
-    finally:
-        writer.stop_pings()
-    await writer.end()
-
-
-class Sink(Protocol):
-    """Where the frames of a stream go."""
-
-    def set_headers(self, headers: Mapping[str, str]) -> None: ...
-
-    async def send(self, frames: Iterable[SseFrame]) -> None: ...
+        with ticket.cut_as_error(), _live(request, deps, ticket, read, head):
+            await _send_all(sink, encoder, read, events)
 
 
 async def _send_all(
@@ -171,10 +201,10 @@ async def _send_all(
         raise GenerationFailed("there was no event")
 
 
-async def _last_words(request: Request, writer: SseWriter, frames: Iterable[SseFrame]) -> None:
+async def _last_words(request: Request, sink: Sink, frames: Iterable[SseFrame]) -> None:
     try:
         async with asyncio.timeout(LAST_WORD_S):
-            await writer.send(frames)
+            await sink.send(frames)
     except TimeoutError:
         log.info("a client that has stopped reading is cut off without its error event")
         request.transport.abort()
@@ -226,9 +256,7 @@ async def _produce(
     encoder = read.encoder(head)
     try:
         with deps.inflight.enter() as ticket, ticket.cut_as_error():
-            async with aclosing(_events(deps, read)) as events:
-                with _live(request, deps, ticket, read, head):
-                    await _send_all(SessionSink(session), encoder, read, events)
+            await _flow(SessionSink(session), encoder, request, deps, ticket, read, head)
     except Exception as error:
         if not session.total_bytes:
             # Kept for a while: without what its frames hold on to.

@@ -43,7 +43,12 @@ class InFlight:
         self._open: set[Ticket] = set()
         self._empty = asyncio.Event()
         self._empty.set()
-        self.is_draining = False
+        self.draining = asyncio.Event()
+        """Set once the server takes no new work."""
+
+    @property
+    def is_draining(self) -> bool:
+        return self.draining.is_set()
 
     @contextmanager
     def enter(self) -> Iterator[Ticket]:
@@ -67,7 +72,7 @@ class InFlight:
 
         `grace_s` is what those that are cut get for telling their clients.
         """
-        self.is_draining = True
+        self.draining.set()
         if await self._wait_empty(seconds):
             return 0
         left = list(self._open)

@@ -57,6 +57,8 @@ class ServerOptions:
     """The routes section: rows under `rows`, switches beside them as booleans."""
     body_bytes: int
     http_timeout_s: float
+    websocket_s: float | None
+    """How old a connection of a WebSocket gets; None: as old as its client likes."""
     fixed: FixedDefaults
     reasoning_alias: str | None
     """A second name of `reasoning_content`."""
@@ -72,7 +74,7 @@ class ServerOptions:
 def read_options(options: Mapping[str, Any]) -> ServerOptions:
     """From the `server` section, with `routes`, `sampling`, `reasoning_alias`, `metrics_port`,
     `grammar`, `json_schema`, `keep`, `kv`, `max_kv_size`, `body_bytes`, `http_timeout_secs`,
-    `responses_store` and `conversation_store` beside it."""
+    `websocket_secs`, `responses_store` and `conversation_store` beside it."""
     ping, alias = options["sse_ping_interval"], options["reasoning_alias"]
     file = options["responses_store"]["file"]
     return ServerOptions(
@@ -91,6 +93,7 @@ def read_options(options: Mapping[str, Any]) -> ServerOptions:
         routes=options["routes"],
         body_bytes=options["body_bytes"],
         http_timeout_s=options["http_timeout_secs"],
+        websocket_s=options["websocket_secs"] or None,
         fixed=fixed_defaults(
             options["sampling"],
             output=default_form(options["grammar"], options["json_schema"]),

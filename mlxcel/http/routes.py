@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from importlib import import_module, util
 from typing import Any, Literal
 
@@ -67,6 +68,11 @@ class Row:
     off: str | None
     """What the route answers with 501 where `when` does not hold; None: there is no such route."""
     wire: Wire
+
+    @property
+    def upgrades(self) -> bool:
+        """To a WebSocket: the answer is not one of HTTP."""
+        return HTTPStatus.SWITCHING_PROTOCOLS in self.wire.answers
 
 
 def row_of(request: Request) -> Row | None:
@@ -174,6 +180,9 @@ def mount(app: Sanic, row: Row, deps: Deps) -> None:
         """What stands for a part of the path is in `request.match_info`, for handlers to read."""
         return await handler(request, deps, row)
 
+    if row.upgrades:
+        # How Sanic knows that no response is to be waited for.
+        serve.is_websocket = True  # type: ignore[attr-defined]
     for index, path in enumerate(row.paths):
         app.add_route(
             serve,

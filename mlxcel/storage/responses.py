@@ -61,6 +61,8 @@ class ResponseStore(Protocol):
 class BrokenChain(BadField):
     """A response that is to be gone on from is not there, or one before it is not."""
 
+    code = "previous_response_not_found"
+
     def __init__(self, asked: str, missing: str) -> None:
         what = f"the response {asked!r}" if asked == missing else f"{missing!r}, before {asked!r},"
         super().__init__(

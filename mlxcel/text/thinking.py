@@ -54,6 +54,23 @@ def find_marks(text: TextModel) -> Marks | None:
     return None
 
 
+def spelt_marks(text: TextModel, template: str) -> Marks | None:
+    """The first pair that a chat template writes, in a vocabulary of bytes: it has no markers, and
+    spells these. None for any other vocabulary."""
+    for opening, closing in PAIRS:
+        open_ids, close_ids = text.encode(opening), text.encode(closing)
+        if open_ids != list(opening.encode()) or close_ids != list(closing.encode()):
+            continue
+        if opening in template and closing in template:
+            return Marks(
+                opening=opening,
+                closing=closing,
+                open_ids=tuple(open_ids),
+                close_ids=tuple(close_ids),
+            )
+    return None
+
+
 def _ids(text: TextModel, marker: str) -> tuple[int, ...]:
     """Empty when the marker, or the token it begins with, is not in the vocabulary."""
     token = text.vocabulary.id_of(marker)

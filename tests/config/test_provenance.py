@@ -26,7 +26,7 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
     recipe.write_text("server:\n  drain_secs: 5\n")
     (folder / "limits").mkdir()
     (folder / "limits" / "mine.yaml").write_text(
-        "ctx_size: 0\nhttp_timeout_secs: 1\nbody_bytes: 16384\n"
+        "ctx_size: 0\nhttp_timeout_secs: 1\nbody_bytes: 16384\nwebsocket_secs: 0\n"
     )
     return compose(
         Asked(

@@ -134,6 +134,7 @@ def test_question_marks_ask_for_a_value(tmp_path: Path) -> None:
     option.parent.mkdir()
     option.write_text(
         "ctx_size: ???\nhttp_timeout_secs: 1\nbody_bytes: 0\nrequest_memory_budget: null\n"
+        "websocket_secs: 0\n"
         "media_path: null\nallow_private_media_urls: false\n"
         "image: {payload_bytes: 1, max_images: 1}\nvideo: {dir_allowlist: []}\n"
         "responses_store: {max_entries: 1, max_bytes: 1, ttl_secs: 1, file: null}\n"

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from mlxcel.core.byte_vocab import ASSISTANT, BOS, END, EOS, SYSTEM, USER
+from mlxcel.core.byte_vocab import ASSISTANT, BOS, END, EOS, SYSTEM, TOOL, USER
 from mlxcel.core.errors import StartupError
 from mlxcel.core.events import FinishReason
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.echo import EchoWorker
-from mlxcel.engine.echo_script import heard, last_user_message
+from mlxcel.engine.echo_script import heard
 from mlxcel.link.messages import (
     Ask,
     Cancel,
@@ -102,12 +103,48 @@ def ending(events: Sequence[RowEvent], request_id: str = "a") -> FinishReason | 
         pytest.param([USER, *"é€".encode(), END], "é€", id="utf-8"),
         pytest.param([USER, 0xFF, END], "\ufffd", id="broken-utf-8"),
         pytest.param([USER, *b"open"], "open", id="not-ended"),
-        pytest.param([*b"no marker"], "", id="no-user"),
-        pytest.param([], "", id="nothing"),
+        pytest.param([SYSTEM, *b"s", END, ASSISTANT], "", id="no-user"),
     ],
 )
 def test_the_last_user_message_is_found(tokens: list[int], text: str) -> None:
-    assert last_user_message(tokens) == text
+    assert heard(tokens) == (text,)
+
+
+RESULT = [USER, *b"u", END, ASSISTANT, *b"a", END, TOOL, *b"r", END, TOOL, *b"s", END]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "texts"),
+    [
+        pytest.param([*RESULT, ASSISTANT], ("s", "u"), id="the-last-of-two"),
+        pytest.param([*RESULT, USER, *b"v", END, ASSISTANT], ("v",), id="answered-since"),
+        pytest.param([TOOL, *b"r", END], ("r", ""), id="no-user"),
+    ],
+)
+def test_the_result_of_a_tool_is_heard_first(tokens: list[int], texts: tuple[str, ...]) -> None:
+    assert heard(tokens) == texts
+
+
+@pytest.mark.parametrize(
+    ("when", "said_then"),
+    [
+        pytest.param("^s$", "line", id="the-result"),
+        pytest.param("^u$", "line", id="the-user"),
+        pytest.param("^no$", "u", id="neither"),
+    ],
+)
+def test_a_line_is_looked_for_in_both(when: str, said_then: str) -> None:
+    tokens = [*RESULT, ASSISTANT]
+    packed = struct.pack(f"<{len(tokens)}i", *tokens)
+    bench = Bench(script=[{"when": when, "say": "line"}])
+    assert said(bench.run(structs.replace(submit("a", ""), tokens=packed))) == said_then
+
+
+def test_a_line_for_the_result_beats_an_earlier_one_for_the_user() -> None:
+    tokens = [*RESULT, ASSISTANT]
+    packed = struct.pack(f"<{len(tokens)}i", *tokens)
+    bench = Bench(script=[{"when": "^u$", "say": "user"}, {"when": "^s$", "say": "result"}])
+    assert said(bench.run(structs.replace(submit("a", ""), tokens=packed))) == "result"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +159,7 @@ def test_the_last_user_message_is_found(tokens: list[int], text: str) -> None:
     ],
 )
 def test_a_text_is_heard_whole_and_of_a_chat_the_last_message(tokens: list[int], text: str) -> None:
-    assert heard(tokens) == text
+    assert heard(tokens) == (text,)
 
 
 def test_without_a_script_the_message_comes_back_byte_by_byte() -> None:

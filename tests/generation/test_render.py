@@ -185,7 +185,7 @@ def test_tool_call_without_content_renders_as_one_with_empty_content(
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
-        pytest.param('{"a":  1}', '{"a":  1}', id="object-as-it-is"),
+        pytest.param('{"a":"\\u00e9","b":1}', '{"a": "é", "b": 1}', id="object-written-anew"),
         pytest.param("[1", '"[1"', id="no-object"),
         pytest.param("[" * 1500, f'"{"[" * 1500}"', id="too-deep"),
     ],

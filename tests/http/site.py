@@ -197,6 +197,7 @@ def server_options(**changed: object) -> dict[str, Any]:
             "video": {"dir_allowlist": []},
         },
         "http_timeout_secs": 60,
+        "websocket_secs": 60,
         "sampling": SAMPLING,
         "kv": {"mode": "fp16", "bits": 0},
         "max_kv_size": 0,

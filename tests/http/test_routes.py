@@ -48,7 +48,7 @@ def test_the_shipped_server_section_is_read() -> None:
         | {"routes": tree["routes"], "sampling": tree["generation"]["sampling"]}
         | {"metrics_port": tree["observability"]["metrics_port"]}
         | {"reasoning_alias": tree["generation"]["reasoning"]["alias_field"]}
-        | {name: limits[name] for name in ("body_bytes", "http_timeout_secs")}
+        | {name: limits[name] for name in ("body_bytes", "http_timeout_secs", "websocket_secs")}
         | {name: limits[name] for name in ("responses_store", "conversation_store")}
         | {name: tree["generation"][name] for name in ("grammar", "json_schema")}
         | {name: tree["cache"][name] for name in ("keep", "kv", "max_kv_size")}

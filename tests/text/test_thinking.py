@@ -2,7 +2,15 @@ import logging
 
 import pytest
 
-from mlxcel.text.thinking import PAIRS, Marks, Phase, find_marks, phase_after, primed_pair
+from mlxcel.text.thinking import (
+    PAIRS,
+    Marks,
+    Phase,
+    find_marks,
+    phase_after,
+    primed_pair,
+    spelt_marks,
+)
 from mlxcel.text.tokenizer import byte_text_model
 from tests.text.thinkers import THINK, UNTHINK, speaker
 
@@ -40,6 +48,24 @@ def test_half_a_pair_is_none(words: tuple[str, ...]) -> None:
 
 def test_model_without_markers_has_none() -> None:
     assert find_marks(byte_text_model()) is None
+
+
+def test_a_template_tells_how_bytes_think() -> None:
+    marks = spelt_marks(byte_text_model(), "{{ '<think>' }} {{ '</think>' }}")
+    assert marks is not None
+    assert (marks.open_ids, marks.close_ids) == (tuple(b"<think>"), tuple(b"</think>"))
+
+
+@pytest.mark.parametrize(
+    ("words", "template"),
+    [
+        pytest.param((), "<think> alone", id="half-a-pair"),
+        pytest.param((), "nothing", id="none"),
+        pytest.param(("<think>", "</think>"), "<think></think>", id="no-bytes"),
+    ],
+)
+def test_what_is_not_spelt_in_bytes_tells_nothing(words: tuple[str, ...], template: str) -> None:
+    assert spelt_marks(speaker(words), template) is None
 
 
 def test_first_pair_of_the_list_wins() -> None:

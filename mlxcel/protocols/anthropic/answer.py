@@ -16,6 +16,9 @@ LIMITS = (
 )
 
 ID_DIGITS = 16
+DEPTH = 200
+WRITABLE = range(-(2**63), 2**64)
+"""Levels and integers that are written as they are."""
 
 
 def message_body(head: Head, answer: Answer, *, shows_thinking: bool) -> dict[str, Any]:
@@ -66,12 +69,37 @@ def stop_sequence(reason: FinishReason, matched: str | None) -> str | None:
 
 
 def call_input(arguments: str) -> Mapping[str, Any]:
-    """What is no JSON object is an empty one."""
+    """What is no JSON object is an empty one, and so is one too deep to be written. Models write
+    what no answer can hold: an integer beyond 64 bits is a float, half a surrogate pair is `?`."""
     try:
-        value = json.loads(arguments)
-    except ValueError:
+        value = _writable(json.loads(arguments, parse_constant=_refuse), DEPTH)
+    except (ValueError, OverflowError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _writable(value: Any, levels: int) -> Any:
+    """Raises ValueError for what is deeper, OverflowError for an integer that is no float."""
+    if levels < 0:
+        raise ValueError("too deep")
+    match value:
+        case dict():
+            return {_text(key): _writable(inner, levels - 1) for key, inner in value.items()}
+        case list():
+            return [_writable(inner, levels - 1) for inner in value]
+        case str():
+            return _text(value)
+        case int() if value not in WRITABLE:
+            return float(value)
+    return value
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
 
 
 def call_id(own: str) -> str:

@@ -18,6 +18,8 @@ MESSAGES = 65_536
 """Each costs a prompt some tokens, and there is no window that large."""
 CHARS = 16_777_216
 """Of the input of one call: some write whole files. How deep it may be is the tools' bound."""
+INNER = ("text", "document", "search_result", "image")
+"""Blocks that the result of a tool may hold."""
 BETWEEN = "\n\n"
 """System text and what it was moved in front of."""
 
@@ -120,6 +122,8 @@ def _take(turn: Turn, block: Reader) -> None:
             turn.texts.append(block.required_string("text"))
         case "document", _:
             _document(turn, block)
+        case "search_result", _:
+            _search_result(turn, block)
         case "image", "user":
             _image(turn, block)
         case "tool_use", "assistant":
@@ -134,6 +138,15 @@ def _document(turn: Turn, block: Reader) -> None:
     source = block.nested("source")
     if source is not None and source.string("type") == "text":
         turn.texts.append(source.required_string("data"))
+
+
+def _search_result(turn: Turn, block: Reader) -> None:
+    """What was found, below what it is called and where it stands."""
+    about = (block.string("title"), block.string("source"))
+    turn.texts += [line for line in about if line]
+    for n, entry in enumerate(block.items("content") or ()):
+        part = object_at(entry, f"{block.name('content')}[{n}]")
+        turn.texts.append(part.required_string("text"))
 
 
 def _image(turn: Turn, block: Reader) -> None:
@@ -168,7 +181,7 @@ def _result(turn: Turn, block: Reader) -> None:
     inner = Turn("user")
     for n, entry in enumerate(content):
         part = object_at(entry, f"{block.name('content')}[{n}]")
-        if part.required_string("type") in ("text", "document", "image"):
+        if part.required_string("type") in INNER:
             _take(inner, part)
     turn.image = turn.image or inner.image
     turn.results.append(Message(role="tool", text=inner.text, call_id=call_id))
@@ -206,7 +219,7 @@ def _messages(turn: Turn, before: Sequence[str]) -> list[Message]:
         said = Message(
             role="assistant",
             text=turn.text,
-            reasoning="\n".join(turn.thoughts),
+            reasoning="\n".join(filter(None, turn.thoughts)),
             calls=tuple(turn.calls),
         )
         return [said]

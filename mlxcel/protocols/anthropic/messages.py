@@ -12,6 +12,7 @@ from mlxcel.core.request import ChatPrompt, GenerationRequest, Lane
 from mlxcel.core.settings import Settings
 from mlxcel.protocols.anthropic.answer import message_body
 from mlxcel.protocols.anthropic.blocks import read_conversation, refuse_image, require_input
+from mlxcel.protocols.anthropic.output import read_output
 from mlxcel.protocols.anthropic.stream import MessageEncoder
 from mlxcel.protocols.anthropic.tools import check_tools, read_tool_choice, read_tools
 from mlxcel.protocols.base import Head, ReadRules
@@ -94,12 +95,15 @@ def read(
     require_input(fields, messages)
     check_tools(fields, tools)
     choice = read_tool_choice(fields, tools)
+    output = read_output(fields, choice)
     if budget is not None and budget > request.max_tokens:
         rule = f"must be <= max_tokens ({request.max_tokens}), got {budget}"
         raise BadRequest(f"thinking.budget_tokens {rule}", param="thinking.budget_tokens")
     return MessagesRead(
         request=replace(
-            request, prompt=ChatPrompt(messages=messages, tools=tools, tool_choice=choice)
+            request,
+            prompt=ChatPrompt(messages=messages, tools=tools, tool_choice=choice),
+            output=output,
         ),
         stream=stream,
         shows_thinking=kind in SHOWN,

@@ -30,9 +30,9 @@ def read_tools(fields: Reader, *, is_strict: bool) -> tuple[tuple[Tool, ...], tu
                 raise BadField(tool.path, rule)
             ignored.append(kind)
             continue
-        function = {"name": name, "parameters": schema}
-        if description is not None:
-            function["description"] = description
+        # In this order, as a chat request has them: it makes the same prompt.
+        about = {} if description is None else {"description": description}
+        function = {"name": name, **about, "parameters": schema}
         offered.append(
             Tool(name=name, parameters=schema, sent={"type": "function", "function": function})
         )

@@ -39,15 +39,18 @@ class ResponseState:
         echoes: Mapping[str, Any],
         max_calls: int | None,
         seals: bool,
+        sums_up: bool,
         new_hex: NewHex,
         clock: Clock,
         on_done: OnDone | None,
     ) -> None:
-        """`max_calls`: those beyond are left out. `seals`: thoughts come sealed as well."""
+        """`max_calls`: those beyond are left out. `seals`: thoughts come sealed as well;
+        `sums_up`: as a summary as well."""
         self._head = head
         self._echoes = echoes
         self._max_calls = max_calls
         self._seals = seals
+        self._sums_up = sums_up
         self._new_hex = new_hex
         self._clock = clock
         self._on_done = on_done
@@ -58,7 +61,7 @@ class ResponseState:
         self._usage: Usage | None = None
 
     def thought(self) -> Thought:
-        item = Thought(id=self._id("rs"), is_sealed=self._seals)
+        item = Thought(id=self._id("rs"), is_sealed=self._seals, is_summed=self._sums_up)
         self.output.append(item)
         return item
 

@@ -10,14 +10,13 @@ from mlxcel.core.answer import Answer
 from mlxcel.core.errors import GenerationFailed
 from mlxcel.core.request import GenerationRequest, Lane, Message
 from mlxcel.core.settings import Settings
-from mlxcel.protocols.base import Head, ReadRules
+from mlxcel.protocols.base import Head, ReadRules, StreamEncoder
 from mlxcel.protocols.fields import Reader
 from mlxcel.protocols.responses import create
 from mlxcel.protocols.responses.asked import Asked
 from mlxcel.protocols.responses.body import usage_body
 from mlxcel.protocols.responses.items import ID_BYTES, Find, Item, NewHex, unknown
 from mlxcel.protocols.responses.sealed import sealed
-from mlxcel.protocols.responses.stream import ResponsesEncoder
 
 FIELDS = (
     *("model", "input", "previous_response_id", "max_output_tokens"),
@@ -47,7 +46,7 @@ class CompactRead:
     def requests(self) -> Sequence[GenerationRequest]:
         return (self.request,)
 
-    def encoder(self, head: Head) -> ResponsesEncoder:
+    def encoder(self, head: Head) -> StreamEncoder:
         """A summary is never streamed."""
         return self.whole.encoder(head)
 

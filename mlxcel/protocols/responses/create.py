@@ -9,7 +9,7 @@ from typing import Any
 from mlxcel.core.answer import Answer
 from mlxcel.core.request import ChatPrompt, GenerationRequest, Lane
 from mlxcel.core.settings import Settings
-from mlxcel.protocols.base import Head, ReadRules
+from mlxcel.protocols.base import Head, ReadRules, StreamEncoder
 from mlxcel.protocols.fields import Reader
 from mlxcel.protocols.openai.cache_use import read_cache_use
 from mlxcel.protocols.openai.numbers import INT32_MAX, given
@@ -19,7 +19,7 @@ from mlxcel.protocols.openai.steering import read_loop, read_thinking_budget
 from mlxcel.protocols.openai.template_kwargs import read_template_kwargs
 from mlxcel.protocols.responses.asked import Asked, read_asked
 from mlxcel.protocols.responses.body import Clock, OnDone, ResponseState, whole
-from mlxcel.protocols.responses.echoes import read_echoes
+from mlxcel.protocols.responses.echoes import read_echoes, sums_up
 from mlxcel.protocols.responses.items import (
     Find,
     Item,
@@ -39,6 +39,7 @@ from mlxcel.protocols.responses.turns import (
     with_instructions,
     without_thoughts,
 )
+from mlxcel.protocols.responses.warmup import SilentEncoder, warming, with_turn
 
 ID_PREFIX = "resp_"
 SEALED = "reasoning.encrypted_content"
@@ -57,12 +58,16 @@ class ResponsesRead:
     echoes: Mapping[str, Any]
     input_items: tuple[Item, ...]
     """Those of this call, as they are kept."""
+    ignored_items: tuple[str, ...] = ()
+    """The kinds of those among them that were left out of the prompt."""
     seals: bool = False
+    sums_up: bool = False
     on_done: OnDone | None = None
     new_hex: NewHex = secrets.token_hex
     clock: Clock = time.time
     ping_s: float | None = None
     is_counted: bool = True
+    is_warmup: bool = False
 
     @property
     def requests(self) -> Sequence[GenerationRequest]:
@@ -82,10 +87,11 @@ class ResponsesRead:
 
     @property
     def ignored_tools(self) -> tuple[str, ...]:
-        return self.asked.tools.ignored
+        return (*self.asked.tools.ignored, *self.ignored_items)
 
-    def encoder(self, head: Head) -> ResponsesEncoder:
-        return ResponsesEncoder(self._state(head))
+    def encoder(self, head: Head) -> StreamEncoder:
+        encoder = ResponsesEncoder(self._state(head))
+        return SilentEncoder(encoder) if self.is_warmup else encoder
 
     def answer(self, head: Head, answer: Answer) -> dict[str, Any]:
         return whole(self._state(head), answer)
@@ -96,6 +102,7 @@ class ResponsesRead:
             echoes=self.echoes,
             max_calls=self.asked.max_tool_calls,
             seals=self.seals,
+            sums_up=self.sums_up,
             new_hex=self.new_hex,
             clock=self.clock,
             on_done=self.on_done,
@@ -118,6 +125,7 @@ def read(
     lane: Lane = Lane.NORMAL,
     history: Sequence[Item] = (),
     find: Find = unknown,
+    is_warmup: bool = False,
     draw: Draw = draw_seed,
     new_hex: NewHex = secrets.token_hex,
     clock: Clock = time.time,
@@ -126,16 +134,19 @@ def read(
     (http-responses, 2). Unknown root keys are accepted.
 
     `history`: the items of the responses before, as they were kept, oldest first. `find` has the
-    items of other responses, for those that the input only names.
+    items of other responses, for those that the input only names. `is_warmup`: the prompt is read
+    ahead, be it without input, and nothing is said.
     """
     fields = Reader(body)
     asked = read_asked(fields, rules)
     before = without_thoughts(history)
-    reading = Reading(new_hex=new_hex, find=finder(before, find))
+    reading = Reading(new_hex=new_hex, find=finder(before, find), is_strict=rules.strict_tools)
     items = read_items(fields, reading)
     refuse_media(reading.media)
     messages = with_instructions(fields.string("instructions"), turns([*before, *items]))
-    if not has_input(messages):
+    if is_warmup:
+        messages = with_turn(messages)
+    elif not has_input(messages):
         rule = "wants at least one item with text, a function call or reasoning"
         raise fields.refuse("input", rule)
     request = GenerationRequest(
@@ -158,14 +169,17 @@ def read(
     budget = read_thinking_budget(fields, request.max_tokens)
     request = replace(request, prompt=prompt, output=output, thinking_budget=budget)
     return ResponsesRead(
-        request=request,
+        request=warming(request) if is_warmup else request,
         stream=_streams(fields),
         asked=asked,
         echoes=read_echoes(fields, request, asked, choice, text),
         input_items=items,
+        ignored_items=tuple(dict.fromkeys(reading.ignored)),
+        sums_up=sums_up(fields),
         seals=SEALED in (fields.strings("include") or ()),
         new_hex=new_hex,
         clock=clock,
+        is_warmup=is_warmup,
     )
 
 

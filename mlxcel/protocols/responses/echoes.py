@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlxcel.core.request import GenerationRequest
-from mlxcel.protocols.fields import Reader
+from mlxcel.protocols.fields import Reader, shown
+from mlxcel.protocols.openai.extras import check_size
 from mlxcel.protocols.openai.numbers import given
+from mlxcel.protocols.openai.tools import CHARS, DEPTH
 from mlxcel.protocols.responses.asked import Asked
 from mlxcel.protocols.responses.tools import Choice
 
 TOP_LOGPROBS = 20
+SUMMARIES = ("auto", "concise", "detailed")
 
 
 def read_echoes(
@@ -50,7 +53,21 @@ def read_echoes(
     }
 
 
-def _reasoning(fields: Reader) -> dict[str, Any]:
-    """Not handed on: how hard a model thinks is for `chat_template_kwargs` to say."""
+def sums_up(fields: Reader) -> bool:
+    """Whether thoughts are to be told as a summary too. Raises BadField for an unknown kind."""
     asked = fields.nested("reasoning") or Reader({})
-    return {"effort": asked.string("effort"), "summary": asked.string("summary")}
+    kinds = {name: asked.string(name) for name in ("summary", "generate_summary")}
+    for name, kind in kinds.items():
+        if kind is not None and kind not in SUMMARIES:
+            rule = f"wants one of {', '.join(SUMMARIES)}; got {shown(kind)}"
+            raise asked.refuse(name, rule)
+    return any(kinds.values())
+
+
+def _reasoning(fields: Reader) -> dict[str, Any]:
+    """As it was sent. Not handed on: how hard a model thinks is for `chat_template_kwargs` to
+    say."""
+    asked = fields.nested("reasoning") or Reader({})
+    check_size(fields, "reasoning", asked.body, depth=DEPTH, chars=CHARS)
+    asked.string("effort")
+    return {"effort": None, "summary": None, **asked.body}

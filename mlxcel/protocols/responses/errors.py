@@ -6,8 +6,15 @@ from mlxcel.core.errors import ErrorInfo
 from mlxcel.protocols.openai import errors as openai
 
 NOT_FOUND = "not_found"
+PARAMS = {"messages": "input"}
+"""Of errors found in the turns that were made of the items: the field the client knows."""
 CANCELLED = "cancelled"
 """The code of a failure that is none: somebody asked for the end of a running response."""
+PREVIOUS_NOT_FOUND = "previous_response_not_found"
+CONNECTION_LIMIT = "websocket_connection_limit_reached"
+STREAM_LIMIT = "websocket_stream_limit_reached"
+OWN_CODES = frozenset({PREVIOUS_NOT_FOUND, CONNECTION_LIMIT, STREAM_LIMIT})
+"""Codes that OpenAI has on these routes alone."""
 CODES = {
     "server_busy": "server_overloaded",
     "request_memory_budget_exceeded": "server_overloaded",
@@ -20,6 +27,10 @@ def error_body(error: ErrorInfo) -> dict[str, Any]:
     body = openai.error_body(error)
     if error.code == NOT_FOUND:
         body["error"]["type"] = NOT_FOUND
+    if error.param in PARAMS:
+        body["error"]["param"] = PARAMS[error.param]
+    if error.code in OWN_CODES:
+        body["error"]["code"] = error.code
     return body
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from mlxcel.core.errors import NotSupported
 from mlxcel.protocols.fields import Reader, json_type, shown
+from mlxcel.protocols.responses.foreign import HOSTED, is_foreign, read_foreign
 from mlxcel.protocols.responses.parts import Media, read_content, read_output
 from mlxcel.protocols.responses.sealed import opened
 from mlxcel.protocols.responses.tools import object_at
@@ -38,7 +39,13 @@ class Reading:
 
     new_hex: NewHex
     find: Find
+    is_strict: bool = False
+    """Items that would be left out are refused, as the tools for them are."""
     media: Media = field(default_factory=Media)
+    ignored: list[str] = field(default_factory=list)
+    """The kinds of those that were left out."""
+    ids: set[str] = field(default_factory=set)
+    """Taken already: pages of a list go on behind an id."""
 
     def id(self, sent: Reader, prefix: str) -> str:
         """The client's own, where it sends an item back."""
@@ -59,7 +66,7 @@ def read_items(fields: Reader, reading: Reading) -> tuple[Item, ...]:
     if len(value) > ITEMS:
         raise fields.refuse("input", f"wants at most {ITEMS} items, got {len(value)}")
     entries = (object_at(entry, f"input[{n}]") for n, entry in enumerate(value))
-    return tuple(_item(entry, reading) for entry in entries)
+    return tuple(_apart(_item(entry, reading), reading) for entry in entries)
 
 
 def refuse_media(media: Media) -> None:
@@ -76,6 +83,14 @@ def finder(history: Sequence[Item], find: Find) -> Find:
     return lambda name: known[name] if name in known else find(name)
 
 
+def _apart(item: Item, reading: Reading) -> Item:
+    """With an id that no item before it has: some clients send one twice."""
+    if item["id"] in reading.ids:
+        item = {**item, "id": reading.id(Reader({}), "item")}
+    reading.ids.add(item["id"])
+    return item
+
+
 def _item(sent: Reader, reading: Reading) -> Item:
     match _kind(sent):
         case "message":
@@ -90,8 +105,14 @@ def _item(sent: Reader, reading: Reading) -> Item:
             return _compaction(sent, reading)
         case "item_reference":
             return _referenced(sent, reading)
+        case kind if is_foreign(kind):
+            return _foreign(sent, kind, reading)
         case kind:
             raise sent.refuse("type", f"wants {KINDS}; got {shown(kind)}")
+
+
+def is_bare_id(sent: Mapping[str, Any]) -> bool:
+    return [key for key, value in sent.items() if value is not None] == ["id"]
 
 
 def _kind(sent: Reader) -> str:
@@ -101,7 +122,7 @@ def _kind(sent: Reader) -> str:
         return kind
     if sent.body.get("role") is not None:
         return "message"
-    if sent.body.keys() == {"id"}:
+    if is_bare_id(sent.body):
         return "item_reference"
     raise sent.refuse("type", f"is required; it wants {KINDS}")
 
@@ -111,14 +132,14 @@ def _message(sent: Reader, reading: Reading) -> Item:
     if role not in ROLES:
         raise sent.refuse("role", f"wants one of {', '.join(ROLES)}; got {shown(role)}")
     kind = "output_text" if role == "assistant" else "input_text"
-    name = sent.string("name")
+    more = {"name": sent.string("name"), "phase": sent.string("phase")}
     return {
         "id": reading.id(sent, "msg"),
         "type": "message",
         "role": role,
         "status": "completed",
         "content": read_content(sent, "content", kind, reading.media),
-    } | ({} if name is None else {"name": name})
+    } | {key: value for key, value in more.items() if value is not None}
 
 
 def _call(sent: Reader, reading: Reading) -> Item:
@@ -177,6 +198,14 @@ def _compaction(sent: Reader, reading: Reading) -> Item:
         "type": "compaction",
         "encrypted_content": content,
     }
+
+
+def _foreign(sent: Reader, kind: str, reading: Reading) -> Item:
+    if kind in HOSTED:
+        if reading.is_strict:
+            raise sent.refuse("type", f"wants {KINDS}; got {shown(kind)}")
+        reading.ignored.append(kind)
+    return {**read_foreign(sent, kind), "type": kind, "id": reading.id(sent, "item")}
 
 
 def _referenced(sent: Reader, reading: Reading) -> Item:

@@ -6,8 +6,8 @@ from typing import Any
 
 from mlxcel.core.errors import BadField, BadRequest, MlxcelError
 from mlxcel.protocols.fields import shown
-from mlxcel.protocols.responses.errors import CANCELLED, NOT_FOUND
-from mlxcel.protocols.responses.items import Item
+from mlxcel.protocols.responses.errors import CANCELLED, NOT_FOUND, PREVIOUS_NOT_FOUND
+from mlxcel.protocols.responses.items import Item, is_bare_id
 
 LIMIT = 20
 LIMITS = range(1, 101)
@@ -25,6 +25,8 @@ class ResponseNotFound(MlxcelError):
 class ResponsesOff(BadRequest):
     def __init__(self, what: str, key: str, *, param: str | None = None) -> None:
         super().__init__(f"{what} are not kept here: {key}.max_entries is 0", param=param)
+        if param == "previous_response_id":
+            self.code = PREVIOUS_NOT_FOUND
 
 
 class Cancelled(MlxcelError):
@@ -56,6 +58,13 @@ def read_page(limit: str | None, order: str | None, after: str | None) -> Page:
     if order is not None and order not in ORDERS:
         raise BadField("order", f"wants asc or desc; got {shown(order)}")
     return Page(limit=count, is_newest_first=order != "asc", after=after or None)
+
+
+def refuse_replay(stream: str | None) -> None:
+    """From a query. A client that waits for events would take the object for a stream without
+    any. Raises BadField."""
+    if stream is not None and stream.lower() not in ("", "false"):
+        raise BadField("stream", "a response that is kept is told at once, never as events again")
 
 
 def items_body(items: Sequence[Item], page: Page) -> dict[str, Any]:
@@ -97,5 +106,5 @@ def referenced(body: Mapping[str, Any]) -> list[str]:
         for entry in (entries if isinstance(entries, list) else ())
         if isinstance(entry, dict)
         and isinstance(entry.get("id"), str)
-        and (entry.get("type") == "item_reference" or entry.keys() == {"id"})
+        and (entry.get("type") == "item_reference" or is_bare_id(entry))
     ]

@@ -17,16 +17,27 @@ class Thought:
     id: str
     is_sealed: bool = False
     """The client wants to send it back without reading it."""
+    is_summed: bool = False
+    """The client shows summaries; they are the thoughts themselves."""
     status: str = IN_PROGRESS
     texts: list[str] = field(default_factory=list)
 
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    def summary(self) -> dict[str, Any]:
+        return {"type": "summary_text", "text": self.text}
+
     def body(self) -> dict[str, Any]:
-        text = "".join(self.texts)
+        """One that has just begun has its part, though empty: no event adds it, and npm's openai
+        (6.49, 7.59) ends a stream whose delta is for a part that it has not seen."""
+        text = self.text
         return {
             "id": self.id,
             "type": "reasoning",
-            "summary": [],
-            "content": [{"type": "reasoning_text", "text": text}] if text else [],
+            "summary": [self.summary()] if self.is_summed and text else [],
+            "content": [{"type": "reasoning_text", "text": text}],
             "status": self.status,
         } | ({"encrypted_content": sealed(text)} if self.is_sealed and text else {})
 

@@ -62,8 +62,13 @@ class ResponsesEncoder:
             yield from self._closed(COMPLETED)
             item = self._open = self._state.thought()
             yield self._item("added", item)
+            if item.is_summed:
+                part = item.summary()
+                yield self._summary_frame("part.added", item, part=part)
         item.texts.append(text)
         yield self._part_frame("reasoning_text.delta", item, delta=text)
+        if item.is_summed:
+            yield self._summary_frame("text.delta", item, delta=text)
 
     def _said(self, text: str) -> Iterator[SseFrame]:
         item = self._open
@@ -94,8 +99,11 @@ class ResponsesEncoder:
         match item:
             case None:
                 return
-            case Thought(texts=texts):
-                yield self._part_frame("reasoning_text.done", item, text="".join(texts))
+            case Thought(text=text):
+                yield self._part_frame("reasoning_text.done", item, text=text)
+                if item.is_summed:
+                    yield self._summary_frame("text.done", item, text=text)
+                    yield self._summary_frame("part.done", item, part=item.summary())
             case Said(text=text):
                 yield self._part_frame("output_text.done", item, text=text, logprobs=[])
                 yield self._part_frame("content_part.done", item, part=item.part())
@@ -124,6 +132,11 @@ class ResponsesEncoder:
 
     def _part_frame(self, what: str, item: Thought | Said, **more: Any) -> SseFrame:
         return self._frame(what, **self._place(item), content_index=0, **more)
+
+    def _summary_frame(self, what: str, item: Thought, **more: Any) -> SseFrame:
+        return self._frame(
+            f"reasoning_summary_{what}", **self._place(item), summary_index=0, **more
+        )
 
     def _place(self, item: Thought | Said | Called) -> Mapping[str, Any]:
         """Only the last item is told about."""

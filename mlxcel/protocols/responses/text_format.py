@@ -6,9 +6,13 @@ from typing import Any
 
 from mlxcel.core.output import OutputFormat, OutputKind
 from mlxcel.protocols.fields import Reader, shown
+from mlxcel.protocols.openai.extras import check_size
 
 NAME = "text.format"
 TYPES = '"text", "json_object" or "json_schema"'
+DEPTH = 100
+"""Of a schema. A response repeats it, and JSON deeper than 254 levels cannot be written here."""
+CHARS = 1_048_576
 FREE: Mapping[str, Any] = {"type": "text"}
 
 
@@ -36,6 +40,7 @@ def _format(asked: Reader | None) -> tuple[OutputFormat | None, Mapping[str, Any
     schema = inner.mapping("schema")
     if schema is None:
         raise inner.refuse("schema", "is required; it wants a JSON Schema")
+    check_size(inner, "schema", schema, depth=DEPTH, chars=CHARS)
     name, strict = inner.string("name"), inner.boolean("strict")
     echo = {
         "type": kind,
@@ -44,12 +49,5 @@ def _format(asked: Reader | None) -> tuple[OutputFormat | None, Mapping[str, Any
         "schema": schema,
         "strict": strict is True,
     }
-    source = _json(inner, schema)
+    source = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     return OutputFormat(kind=OutputKind.JSON_SCHEMA, source=source, param=NAME), echo
-
-
-def _json(fields: Reader, schema: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    except RecursionError:
-        raise fields.refuse("schema", "is nested far too deep to be read") from None

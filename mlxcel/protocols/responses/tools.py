@@ -19,6 +19,8 @@ FORMS = '"none", "auto", "required" or {"type": "function", "name": ...}'
 ALLOWED = "allowed_tools"
 ECHOED = ("type", "name", "description", "parameters", "strict")
 """Of a function: null where nothing was sent."""
+SHOWN = ("name", "description", "parameters")
+"""In this order, as a chat request has them: it makes the same prompt."""
 WORDS = (ToolMode.AUTO, ToolMode.NONE, ToolMode.REQUIRED)
 
 
@@ -82,13 +84,15 @@ def read_choice(fields: Reader, tools: Sequence[Tool], output: OutputFormat | No
 
 
 def _function(tool: Reader) -> Tool:
-    """`sent` has the form that chat templates are written for."""
+    """`sent` has the form that chat templates are written for. What is not strict does not say
+    so: clients of this route always send the word, those of chat only where it is true."""
     name = _name(tool)
     tool.string("description")
-    tool.boolean("strict")
+    unsaid = ("type",) if tool.boolean("strict") else ("type", "strict")
     parameters = tool.mapping("parameters")
+    ordered = {**dict.fromkeys(SHOWN), **tool.body}
     function = {
-        key: value for key, value in tool.body.items() if key != "type" and value is not None
+        key: value for key, value in ordered.items() if key not in unsaid and value is not None
     }
     return Tool(
         name=name,

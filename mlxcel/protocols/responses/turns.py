@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlxcel.core.request import Message, ToolCall
+from mlxcel.protocols.responses import foreign
 from mlxcel.protocols.responses.items import Item
 from mlxcel.protocols.responses.parts import joined
 from mlxcel.protocols.responses.sealed import opened
@@ -42,14 +43,18 @@ def turns(items: Iterable[Item]) -> list[Message]:
     told: list[Message] = []
     answer = _Answer()
     for item in items:
+        if _is_left_out(item):
+            continue
         if _begins_anew(answer, item):
             told.append(answer.message())
             answer = _Answer()
         match item["type"], item.get("role"):
             case "reasoning", _:
-                answer.thoughts.append("".join(part["text"] for part in item["content"]))
+                answer.thoughts.append(_thought(item))
             case "function_call", _:
                 answer.calls.append(_call(item))
+            case kind, _ if kind in foreign.CALLS:
+                answer.calls.append(foreign.call(item))
             case "message", "assistant":
                 answer.text = joined(item["content"])
             case _:
@@ -82,11 +87,20 @@ def without_thoughts(history: Iterable[Item]) -> list[Item]:
     return [item for item in history if item["type"] != "reasoning"]
 
 
+def _is_left_out(item: Item) -> bool:
+    """Thoughts that cannot be read are as if they had not been sent: no turn ends at them."""
+    return item["type"] in foreign.HOSTED or (item["type"] == "reasoning" and not _thought(item))
+
+
+def _thought(item: Item) -> str:
+    return "".join(part["text"] for part in item["content"])
+
+
 def _begins_anew(answer: _Answer, item: Item) -> bool:
     if not answer.is_said:
         return False
     match item["type"], item.get("role"):
-        case "function_call", _:
+        case kind, _ if kind == "function_call" or kind in foreign.CALLS:
             return False
         case "message", "assistant":
             return answer.text is not None
@@ -99,6 +113,8 @@ def _turn(item: Item) -> Message:
             return Message(role="tool", text=_output(item["output"]), call_id=item["call_id"])
         case "compaction":
             return Message(role="system", text=opened(item["encrypted_content"]) or "")
+        case kind if kind in foreign.RESULTS:
+            return foreign.result(item)
     return Message(role=item["role"], text=joined(item["content"]), name=item.get("name"))
 
 

@@ -39,8 +39,14 @@ def _shown(message: Message) -> Message:
 
 
 def _markup(call: ToolCall) -> str:
-    # Not parsed and written anew: arguments may be nested deeper than can be written.
-    is_object = isinstance(read_arguments(call.arguments), dict)
-    arguments = call.arguments if is_object else json.dumps(call.arguments, ensure_ascii=False)
     name = json.dumps(call.name, ensure_ascii=False)
-    return f'<tool_call>\n{{"name": {name}, "arguments": {arguments}}}\n</tool_call>'
+    return f'<tool_call>\n{{"name": {name}, "arguments": {_written(call)}}}\n</tool_call>'
+
+
+def _written(call: ToolCall) -> str:
+    """Anew, whichever way a client writes JSON: one call is one text, and the one that models
+    write. What is nested deeper than can be written stays as it was sent."""
+    try:
+        return json.dumps(read_arguments(call.arguments), ensure_ascii=False)
+    except RecursionError:
+        return call.arguments

@@ -27,10 +27,11 @@ def test_a_tool_reaches_the_template_as_a_function() -> None:
         "type": "function",
         "function": {
             "name": "clock",
-            "parameters": CLOCK["input_schema"],
             "description": "Tells the time.",
+            "parameters": CLOCK["input_schema"],
         },
     }
+    assert [*tool.sent["function"]] == ["name", "description", "parameters"]
 
 
 def test_tools_of_anthropics_own_are_left_out_and_named() -> None:

@@ -19,6 +19,13 @@ TYPES = st.sampled_from(
         "reasoning",
         "compaction",
         "item_reference",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "local_shell_call",
+        "local_shell_call_output",
+        "apply_patch_call",
+        "apply_patch_call_output",
+        "web_search_call",
         "input_text",
         "output_text",
         "refusal",
@@ -31,7 +38,7 @@ TYPES = st.sampled_from(
 )
 NAMES = (
     "role content output call_id name arguments id summary text encrypted_content image_url "
-    "file_id detail refusal parameters tools"
+    "file_id detail refusal parameters tools input action operation status phase"
 )
 KEYS = st.sampled_from(NAMES.split())
 VALUES = st.one_of(JSON, st.sampled_from(["user", "assistant", "developer", "b64:aGk=", "weather"]))

@@ -213,7 +213,7 @@ def test_the_same_conversation_as_in_chat() -> None:
 @pytest.mark.parametrize(
     ("param", "item"),
     [
-        pytest.param("input[0].type", {"type": "mcp_call"}, id="unknown-kind"),
+        pytest.param("input[0].type", {"type": "compaction_trigger"}, id="unknown-kind"),
         pytest.param("input[0].type", {"text": "hi"}, id="no-kind"),
         pytest.param("input[0].type", {"type": 7}, id="kind-as-number"),
         pytest.param("input[0].role", {"role": "tool", "content": "x"}, id="role"),

@@ -21,7 +21,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("truncation", {"truncation": "auto"}),
     ("max_output_tokens", {"max_output_tokens": 0}),
     ("tools[0].name", {"tools": [{"type": "function"}]}),
-    ("input[0].type", {"input": [{"type": "web_search_call"}]}),
+    ("input[0].type", {"input": [{"type": "compaction_trigger"}]}),
     ("input", {"input": " "}),
     ("xtc_threshold", {"xtc_threshold": 0.6}),
     ("top_n_sigma", {"top_n_sigma": -1}),

@@ -73,6 +73,12 @@ def check_items(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         if "item_id" in frame:
             assert current is not None
             assert frame["item_id"] == current["id"]
+        if name == "response.content_part.added":
+            assert current is not None
+            current["content"].append(frame["part"])
+        if name.endswith("_text.delta"):
+            assert current is not None
+            current["content"][frame["content_index"]]["text"] += frame["delta"]
         if name.endswith(".delta"):
             told += frame["delta"]
         if name.endswith("_text.done"):
@@ -83,6 +89,7 @@ def check_items(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             assert current is not None
             assert frame["item"]["id"] == current["id"]
             assert text_of(frame["item"]) == told
+            assert frame["item"].get("content") == current.get("content")
             done.append(frame["item"])
             current = None
     assert current is None

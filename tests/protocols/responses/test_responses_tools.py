@@ -36,6 +36,14 @@ def test_a_function_has_the_form_templates_know() -> None:
     assert nested.request.chat.tools == (tool,)
 
 
+@pytest.mark.parametrize("strict", [False, None])
+def test_what_is_not_strict_reads_as_in_a_chat(strict: bool | None) -> None:
+    sent = {"parameters": {}, "strict": strict, "description": "Tells.", "name": "f"}
+    (tool,) = responses_read(tools=[{"type": "function"} | sent]).request.chat.tools
+    shown = [("name", "f"), ("description", "Tells."), ("parameters", {})]
+    assert [*tool.sent["function"].items()] == shown
+
+
 def test_other_kinds_are_left_out_and_echoed() -> None:
     read = responses_read(tools=[SEARCH, WEATHER, PATCH, SEARCH])
     assert [tool.name for tool in read.request.chat.tools] == ["weather"]

@@ -59,14 +59,19 @@ class Streamed:
 
 @contextmanager
 def opened(
-    program: Program, body: Mapping[str, Any], *, path: str = CHAT
+    program: Program,
+    body: Mapping[str, Any],
+    *,
+    path: str = CHAT,
+    headers: Mapping[str, str] | None = None,
 ) -> Iterator[http.client.HTTPResponse]:
     """The answer with only its headers read. Leaving the block closes the connection at once."""
     address = urlsplit(program.url)
     assert address.hostname is not None
     connection = http.client.HTTPConnection(address.hostname, address.port, timeout=60)
     try:
-        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        connection.request("POST", path, json.dumps(body), sent)
         yield connection.getresponse()
     finally:
         connection.close()
@@ -85,9 +90,11 @@ def stream_chat(program: Program, text: str, **fields: Any) -> Streamed:
     return stream(program, chat_body(text, **fields))
 
 
-def post_raw(program: Program, body: Mapping[str, Any]) -> tuple[int, str, Any]:
+def post_raw(
+    program: Program, body: Mapping[str, Any], *, path: str = CHAT
+) -> tuple[int, str, Any]:
     """(status, content type, parsed body) of an answer that is no stream."""
-    with opened(program, body) as response:
+    with opened(program, body, path=path) as response:
         return response.status, response.headers["Content-Type"], json.loads(response.read())
 
 

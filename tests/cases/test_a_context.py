@@ -49,7 +49,7 @@ def test_a15_overlong_prompt_is_refused_with_both_numbers(
         answer = json.loads(response.read())
     assert time.monotonic() - began < 2
     assert (response.status, response.headers["Content-Type"]) == (400, "application/json")
-    assert_error_object(answer, code="context_length_exceeded", param=route.param)
+    route.assert_refused(answer, code="context_length_exceeded", param=route.param)
     assert answer["error"]["type"] == route.long_type
     message = answer["error"]["message"]
     assert str(window) in message

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from tests.cases.asking import CHAT, assert_error_object, post_raw, processes
+from tests.cases.routes import MESSAGES, RESPONSES, TEXTS, Route, name_of
 from tests.whole.program import Program, chat_body, serve_checkpoint
 
 pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
@@ -123,6 +124,18 @@ def test_a13_any_other_name_is_not_found_at_once(
     assert (status, kind) == (404, "application/json")
     assert_error_object(answer, code="model_not_found", param="model")
     assert internet.calls == 0
+
+
+@pytest.mark.parametrize("route", [TEXTS, RESPONSES, MESSAGES], ids=name_of)
+def test_a13_names_mean_the_same_on_every_route(named: Program, tiny: Path, route: Route) -> None:
+    """A13: with the error of the dialect, before the stream."""
+    for name in _promised(named, tiny):
+        assert named.post(route.path, route.body("hi", model=name, max_tokens=1))[0] == 200
+    for asked_stream in (True, False):
+        body = route.body("hi", model="gpt-4o", stream=asked_stream)
+        status, kind, answer = post_raw(named, body, path=route.path)
+        assert (status, kind) == (404, "application/json")
+        route.assert_refused(answer, code="model_not_found")
 
 
 @pytest.mark.parametrize("name", ["gpt-4o", "mlx-community/tiny-2l", "tiny"])

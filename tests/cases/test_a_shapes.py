@@ -1,6 +1,6 @@
 """Public faults, family A: shapes of chat answers and of what is refused."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from tests.cases.asking import (
     stream_chat,
 )
 from tests.cases.conftest import STRICT_ROLES, SYSTEM_FIRST, template_words
+from tests.cases.routes import MESSAGES, RESPONSES
 from tests.whole.program import Program, chat_body
 
 pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
@@ -218,3 +219,115 @@ def test_a11_whatever_a_template_raises_is_an_answer(
     status, kind, answer = post_raw(system_first, body)
     assert (status, kind) == (400, "application/json")
     assert_error_object(answer, param="messages")
+
+
+# The same on the routes whose turns have another form. Their counts render what they answer.
+
+COUNTS = "/v1/chat/completions/input_tokens"
+ITEM_COUNTS = f"{RESPONSES.path}/input_tokens"
+BLOCK_COUNTS = f"{MESSAGES.path}/count_tokens"
+
+
+def counted(program: Program, path: str, field: str, turns: Sequence[Any]) -> int:
+    status, answer = program.post(path, {"model": "any", field: turns})
+    assert status == 200, answer
+    return int(answer["input_tokens"])
+
+
+def turns_of(*said: tuple[str, Any]) -> list[dict[str, Any]]:
+    return [{"role": role, "content": content} for role, content in said]
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        pytest.param((("developer", "Be short."), ("user", "hi")), id="the-case"),
+        pytest.param(
+            (("system", "a"), ("user", "b"), ("assistant", "c"), ("developer", "d"), ("user", "e")),
+            id="anywhere",
+        ),
+    ],
+)
+def test_a7_developer_items_are_rendered_as_system(strict: Program, turns: Any) -> None:
+    """A7: the same prompt as in chat, of items and of instructions."""
+    items = turns_of(*turns)
+    expected = counted(strict, COUNTS, "messages", items)
+    assert counted(strict, ITEM_COUNTS, "input", items) == expected
+    body = RESPONSES.body("", max_tokens=3) | {"input": items}
+    assert RESPONSES.joined(stream(strict, body, path=RESPONSES.path)).counts[0] == expected
+    first, *rest = items
+    told = {"model": "any", "instructions": first["content"], "input": rest}
+    assert strict.post(ITEM_COUNTS, told)[1]["input_tokens"] == expected
+
+
+def test_a7_messages_has_no_such_role(strict: Program) -> None:
+    """A7: Anthropic defines none, and says which there are."""
+    body = MESSAGES.body("") | {"messages": turns_of(("developer", "a"), ("user", "hi"))}
+    status, kind, answer = post_raw(strict, body, path=MESSAGES.path)
+    assert (status, kind) == (400, "application/json")
+    MESSAGES.assert_refused(answer)
+    assert answer["error"]["message"].startswith("messages[0].role: wants one of")
+
+
+def test_a9_calls_without_content_in_every_dialect(tiny_server: Program) -> None:
+    """A9: a call beside nothing, beside empty text, and in the form of chat: one prompt."""
+    expected = counted(tiny_server, COUNTS, "messages", _tool_turn(content=None)["messages"])
+    question = {"role": "user", "content": "q"}
+    use = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "7"}
+    blank: list[Any] = [[use], [{"type": "text", "text": ""}, use]]
+    for content in blank:
+        turns = [question, *turns_of(("assistant", content), ("user", [result]))]
+        assert counted(tiny_server, BLOCK_COUNTS, "messages", turns) == expected
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c1", "output": "7"}
+    for words in ([], turns_of(("assistant", "")), turns_of(("assistant", []))):
+        items = [question, *words, call, output]
+        assert counted(tiny_server, ITEM_COUNTS, "input", items) == expected
+
+
+@pytest.mark.parametrize("asked_stream", [True, False], ids=["stream", "plain"])
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_a11_a_late_system_item_is_refused_before_the_stream(
+    system_first: Program, role: str, asked_stream: bool
+) -> None:
+    """A11: as in chat, naming the field that there is."""
+    turns = turns_of(*((role if name == "system" else name, text) for name, text in LATE_SYSTEM))
+    body = RESPONSES.body("", stream=asked_stream) | {"input": turns}
+    status, kind, answer = post_raw(system_first, body, path=RESPONSES.path)
+    assert (status, kind) == (400, "application/json")
+    assert_error_object(answer, param="input")
+    assert "System message must be at the beginning." in answer["error"]["message"]
+    early = RESPONSES.body("", max_tokens=3) | {"input": turns_of(*EARLY_SYSTEM)}
+    assert RESPONSES.joined(stream(system_first, early, path=RESPONSES.path)).text == "d"
+
+
+def test_a11_a_late_system_message_is_moved_where_the_dialect_says_so(
+    system_first: Program,
+) -> None:
+    """A11: Messages folds it into the turn that follows, so that such templates take it."""
+    body = MESSAGES.body("", max_tokens=9) | {"messages": turns_of(*LATE_SYSTEM)}
+    assert MESSAGES.joined(stream(system_first, body, path=MESSAGES.path)).text == "c\n\nd"
+
+
+def test_a11_a_late_system_item_stands_where_it_was_sent(echo: Program) -> None:
+    """A11: where the template takes it, as in chat."""
+    turns = turns_of(*LATE_SYSTEM)
+    expected = counted(echo, COUNTS, "messages", turns)
+    assert counted(echo, ITEM_COUNTS, "input", turns) == expected
+    body = RESPONSES.body("", max_tokens=3) | {"input": turns}
+    seen = RESPONSES.joined(stream(echo, body, path=RESPONSES.path))
+    assert (seen.text, seen.counts[0]) == ("d", expected)
+
+
+@pytest.mark.parametrize("trap", ["divide", "undefined", "recursion", "unsafe"])
+def test_a11_whatever_a_template_raises_is_an_answer_of_the_dialect(
+    system_first: Program, trap: str
+) -> None:
+    """A11: no 500 and no stream that dies, on any of these routes."""
+    for route in (MESSAGES, RESPONSES):
+        for asked_stream in (True, False):
+            body = route.body(trap, stream=asked_stream)
+            status, kind, answer = post_raw(system_first, body, path=route.path)
+            assert (status, kind) == (400, "application/json")
+            route.assert_refused(answer)

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.cases.asking import DONE, await_idle, opened, stream
+from tests.cases.asking import await_idle, opened, stream
 from tests.cases.routes import (
     INFILL,
+    MESSAGES,
     NATIVE,
+    RESPONSES,
     ROUTES,
     TEXTS,
     Native,
@@ -24,8 +26,9 @@ from tests.whole.program import Program
 
 pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
-BESIDE_CHAT = pytest.mark.parametrize("route", [TEXTS, NATIVE], ids=name_of)
-BESIDE_CHAT_MARKED = pytest.mark.parametrize("route", [TEXTS, NATIVE, INFILL], ids=name_of)
+OTHERS = [TEXTS, NATIVE, RESPONSES, MESSAGES]
+BESIDE_CHAT = pytest.mark.parametrize("route", OTHERS, ids=name_of)
+BESIDE_CHAT_MARKED = pytest.mark.parametrize("route", [*OTHERS, INFILL], ids=name_of)
 NATIVES = pytest.mark.parametrize("route", [NATIVE, INFILL], ids=name_of)
 NO_BLANK = {"logit_bias": {str(ord(" ")): -100}}
 """Where one blank may stand the model would have a choice."""
@@ -220,19 +223,6 @@ def faulty() -> Iterator[Program]:
 @pytest.mark.parametrize("route", ROUTES, ids=name_of)
 def test_b8_a_stream_that_fails_ends_in_its_own_words(faulty: Program, route: Route) -> None:
     """B8's kind: one error object, in the last frame, and no reason that means success."""
-    streamed = stream(faulty, route.body("a fault here"), path=route.path)
-    *frames, last = streamed.chunks
-    assert set(last) == {"error"}
-    assert DONE not in streamed.payloads
-    if isinstance(route, Native):
-        assert (last["error"]["code"], last["error"]["type"]) == (500, "server_error")
-        assert [frame["stop"] for frame in frames] == [False] * len(frames)
-    else:
-        assert set(last["error"]) == {"message", "type", "param", "code"}
-        assert streamed_reasons(frames) == {None}
+    route.assert_failed(stream(faulty, route.body("a fault here"), path=route.path))
     status, answer = faulty.post(route.path, route.body("a fault here"))
-    assert (status, answer["error"]["type"]) == (500, "server_error")
-
-
-def streamed_reasons(chunks: list[dict[str, Any]]) -> set[str | None]:
-    return {choice["finish_reason"] for chunk in chunks for choice in chunk["choices"]}
+    assert (status, answer["error"]["type"]) == (500, route.failed_type)

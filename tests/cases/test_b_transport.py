@@ -109,11 +109,9 @@ OF_A_ROUTE = pytest.mark.parametrize("route", ROUTES, ids=name_of)
 
 def ends_well(route: Route, body: bytes) -> bool:
     """With the last frame of a success, and nothing behind it."""
-    *frames, last, nothing = body.split(b"\n\n")
-    assert (len(frames) > 0, nothing) == (True, b"")
-    if route is NATIVE:
-        return json.loads(last.removeprefix(b"data: "))["stop"] is True
-    return last == b"data: [DONE]"
+    *frames, last, nothing = body.decode().split("\n\n")
+    assert (len(frames) > 0, nothing) == (True, "")
+    return route.is_end(last.split("\n"))
 
 
 @OF_A_ROUTE

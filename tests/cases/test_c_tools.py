@@ -9,6 +9,7 @@ import pytest
 
 from tests.cases.asking import stream
 from tests.whole.calls import Spoken, named, plain, streamed, tool
+from tests.whole.other_calls import OTHERS, parsed
 from tests.whole.program import Program, chat_body
 
 pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
@@ -186,3 +187,24 @@ def test_c6_a_call_cut_by_the_limit(scripted: Program, family: str, read: Reader
     spoken = read(scripted, asked("whole", max_tokens=24))
     whole = FAMILIES[family][1]
     assert spoken == Spoken(content=whole.encode()[:24].decode(), calls=(), reason="length")
+
+
+ASKED: list[tuple[str, dict[str, Any]]] = [
+    *((text, {}) for text in ("whole", "text", "twice", "almost", "broken", "undeclared")),
+    *(("whole", {"tool_choice": choice}) for choice in ("auto", "none", named("weather"))),
+    ("whole", {"tool_choice": named("other")}),
+    ("whole", {"max_tokens": 24}),
+    ("whole", {"tools": None}),
+    ("plain words", {"tool_choice": "required"}),
+    ("plain words", {"max_tokens": 3}),
+]
+
+
+def test_c_every_dialect_says_the_same(scripted: Program) -> None:
+    """C2, C4 and C6 on the routes beside chat: no markup as text, `tool_use` when and only when
+    there are calls, and broken markup is what the model said; plain and streamed."""
+    for text, fields in ASKED:
+        body = asked(text, **fields)
+        expected = parsed(plain(scripted, body))
+        found = {read.__name__: parsed(read(scripted, body)) for read in OTHERS}
+        assert found == dict.fromkeys(found, expected), (text, fields)

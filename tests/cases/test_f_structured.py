@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from tests.cases.asking import assert_error_object, processes
-from tests.cases.routes import CHATS, NATIVE, ROUTES, TEXTS, Route, name_of
+from tests.cases.routes import (
+    CHATS,
+    MESSAGES,
+    NATIVE,
+    RESPONSES,
+    ROUTES,
+    TEXTS,
+    Route,
+    name_of,
+)
 from tests.whole.program import Program, text_of
 from tests.whole.schemas import json_schema
 
@@ -78,6 +87,8 @@ def sent(
         pytest.param(TEXTS, True, id="text-stream"),
         pytest.param(NATIVE, True, id="native-stream"),
         pytest.param(NATIVE, False, id="native"),
+        pytest.param(RESPONSES, True, id="responses-stream"),
+        pytest.param(MESSAGES, True, id="messages-stream"),
     ],
 )
 @pytest.mark.parametrize("schema", BOMBS)
@@ -90,9 +101,8 @@ def test_f2_a_schema_that_goes_on_for_ever_is_refused(
     """
     status, kind, answer, took = sent(tiny_server, schema, streamed=streamed, route=route)
     assert (status, kind) == (400, "application/json")
-    assert "error" in answer
-    assert_error_object(answer, param=answer["error"]["param"])
-    assert answer["error"]["param"] in (route.form_param, None)
+    route.assert_refused(answer)
+    assert (answer["error"].get("param") or route.form_param).startswith(route.form_param)
     assert took < 1.0
 
 
@@ -194,5 +204,5 @@ def test_f4_a_reference_to_nothing_is_named(
     schema = {"properties": {"l": {"anyOf": [{}, {}]}, "r": {"$ref": pointer}}}
     status, answer = tiny_server.post(route.path, route.body("hi", **route.form(schema)))
     assert status == 400
-    assert_error_object(answer, param=route.form_param)
+    route.assert_refused(answer, param=route.form_param)
     assert pointer in answer["error"]["message"]

@@ -18,7 +18,11 @@ ROWS = Path(__file__).parents[2] / "conf" / "routes" / "rows"
 KEY = "secret-of-the-test"
 ORIGIN = "https://page.example"
 PREFIX = "/llm"
-SENT = {"authorization", "content-type", "x-conversation-id", "x-priority"}
+SENT = {
+    *("authorization", "content-type", "x-conversation-id", "x-priority"),
+    *("x-api-key", "anthropic-version", "anthropic-beta"),
+    *("anthropic-dangerous-direct-browser-access", "x-stainless-lang"),
+}
 """Headers of a page that uses all there is. One by one: `*` does not cover `Authorization`."""
 
 

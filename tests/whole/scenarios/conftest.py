@@ -28,6 +28,11 @@ FAULTS = {"^break late$": 4, "^break$": 0}
 THINKING = """\
 {%- if reasoning_effort is defined %}{{ "<|system|>" ~ reasoning_effort ~ "<|end|>" }}{% endif -%}
 """
+RECALLING = """\
+{%- for message in messages if message.reasoning_content -%}
+{{ "<|system|>" ~ message.reasoning_content ~ "<|end|>" }}
+{%- endfor -%}
+"""
 PRIMING = """\
 {%- if add_generation_prompt and enable_thinking %}{{ "<think>\\n" }}{% endif -%}
 """
@@ -83,9 +88,10 @@ def narrow() -> Iterator[Program]:
 
 @pytest.fixture(scope="session")
 def thinker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    """A random model that opens a block of thought unless it is told not to."""
+    """A random model that opens a block of thought unless it is told not to; earlier thoughts are
+    part of its prompt."""
     folder: Path = tmp_path_factory.mktemp("thinker") / "thinker"
-    template = THINKING + BYTE_TEMPLATE + PRIMING
+    template = THINKING + RECALLING + BYTE_TEMPLATE + PRIMING
     build_tiny_checkpoint(folder, window=2048, markers=("<think>", "</think>"), template=template)
     with Program(*serve_checkpoint(folder)) as program:
         yield program

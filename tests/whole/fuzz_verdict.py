@@ -10,7 +10,7 @@ from tests.whole.fuzz_reader import HttpAnswer
 OPENAI = {"message", "type", "param", "code"}
 LLAMA = {"message", "type", "code"}
 EXPECTED = frozenset(
-    {200, 204, 400, 401, 403, 404, 405, 409, 412, 413, 414, 415, 417, 422, 431, 501, 503}
+    {200, 204, 400, 401, 403, 404, 405, 409, 412, 413, 414, 415, 417, 422, 426, 431, 501, 503}
 )
 GENERAL = frozenset({401, 413})
 """In OpenAI's envelope on every route."""

@@ -39,7 +39,7 @@ PARTS = {
 """Answers are told fast by the echo; infills and saved conversations need a model."""
 NEVER = {
     *("refused", "stream_read", "conv_kv_save", "conv_kv_load"),
-    *("response_show", "response_cancel", "response_input_items"),
+    *("response_show", "response_cancel", "response_input_items", "responses_socket"),
 }
 """Operations that cannot succeed: never served, or of a name that nobody can guess."""
 

@@ -23,17 +23,22 @@ help: ## what can be made
 serve: $(RUNTIME) ## set up, then serve on http://127.0.0.1:8080 (ARGS="server.port=9000")
 	@exec $(BIN)/mlxcel $(ARGS)
 
+# A file of tests stays in one process: the servers its tests share are started once.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+# Only here may tests be `whole` (tests/conftest.py): the other folders need not be read again.
+ALONE := tests/whole tests/cases
+
 # Some tests that start the whole program measure it (`whole`): nothing runs beside those.
 test: $(DEV) ## all tests (ARGS="tests/graph -k clamp")
 ifeq ($(ARGS),)
-	$(BIN)/python -m pytest -n 2 -m "not whole and not long"
-	$(BIN)/python -m pytest -m "whole and not long"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not whole and not long"
+	$(BIN)/python -m pytest -m "whole and not long" $(ALONE)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
 
 test-fast: $(DEV) ## the tests that take seconds and start no installed program
-	$(BIN)/python -m pytest -n 2 -m "not slow and not whole and not long" $(ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not whole and not long" $(ARGS)
 
 test-long: $(DEV) ## what `make test` has no time for: schemathesis, 500 random runs, disks that fail
 	$(BIN)/python -m pytest -m long $(ARGS)

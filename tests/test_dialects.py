@@ -12,6 +12,7 @@ from mlxcel.config.flag_table import load_table
 from mlxcel.config.paths import data_dir
 from mlxcel.protocols.llama.types import TYPES
 from tests.dialects import VERDICTS, headings, rows, table
+from tests.rows import every
 
 TABLE = load_table()
 ASKED = "Fields of a request to `/completion` and `/infill`"
@@ -32,7 +33,7 @@ n_cache_reuse input_prefix input_suffix input_extra
 """Of the interface."""
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.flags[-1])
+@every("option", OPTIONS, ids=lambda option: option.flags[-1])
 def test_spellings_of_an_option_are_known_and_share_a_fate(option: Option) -> None:
     found = [row_of(TABLE, flag) for flag in option.flags]
     fates = {(r.type, r.reason) if r.reason else (r.type, r.key, r.help) for r in found}

@@ -6,7 +6,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.protocols import Validator
-from referencing import Registry, Resource
+from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from mlxcel.http import wire
@@ -26,11 +26,17 @@ def sealed(schema: Any) -> Any:
 
 
 def judge(name: str, make: Callable[[str], Any]) -> Validator:
-    def resource(file: str) -> Resource[Any]:
-        return Resource.from_contents(make(wire.file_of(file)), default_specification=DRAFT202012)
-
-    registry: Registry[Any] = Registry(retrieve=resource)  # type: ignore[call-arg]
-    return Draft202012Validator(make(name), registry=registry)
+    """With all files that it refers to read beforehand: a registry forgets what it retrieves."""
+    made = {name: make(name)}
+    while more := {wire.file_of(ref) for one in made.values() for ref in wire.referred(one)} - {
+        *made
+    }:
+        made |= {file: make(file) for file in more}
+    registry: Registry[Any] = Registry().with_resources(
+        (f"{file}{wire.SUFFIX}", DRAFT202012.create_resource(schema))
+        for file, schema in made.items()
+    )
+    return Draft202012Validator(made[name], registry=registry.crawl())
 
 
 @cache

@@ -4,11 +4,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from mlxcel.config.flag_table import Row, load_table
 from mlxcel.config.schema import additive, every_key, secrets
 from tests.config.reading import parsed, problems, values
+from tests.rows import every
 
 REAL = load_table()
 ROWS = [row for rows in REAL.sections.values() for row in rows]
@@ -53,7 +52,7 @@ def sample(row: Row, folder: Path) -> tuple[str, object]:
     return text, [value] if row.many else value
 
 
-@pytest.mark.parametrize("row", KEYED, ids=lambda row: row.primary("mlxcel"))
+@every("row", KEYED, ids=lambda row: row.primary("mlxcel"))
 def test_every_spelling_of_a_row_reaches_its_key(row: Row, tmp_path: Path) -> None:
     for flag in row.flags:
         if row.takes_value:
@@ -71,7 +70,7 @@ def switched(row: Row, value: object) -> dict[str, object]:
     return {} if value is None else {row.key: value}
 
 
-@pytest.mark.parametrize("row", KEYED, ids=lambda row: row.primary("mlxcel"))
+@every("row", KEYED, ids=lambda row: row.primary("mlxcel"))
 def test_every_variable_of_a_row_reaches_its_key(row: Row, tmp_path: Path) -> None:
     text, value = ("1", row.const) if not row.takes_value else sample(row, tmp_path)
     value = row.map.get(True, value) if row.type == "flag" else value
@@ -101,15 +100,15 @@ def test_no_spelling_and_no_variable_stands_in_two_rows() -> None:
     assert len(variables) == len(set(variables))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.primary("mlxcel"))
+@every("row", ROWS, ids=lambda row: row.primary("mlxcel"))
 def test_every_row_explains_itself(row: Row) -> None:
     assert row.reason if row.type in ("inert", "refused") else row.help
 
 
-@pytest.mark.parametrize(
-    ("row", "flag"),
+@every(
+    "row,flag",
     [(row, flag) for row in ROWS if row.type == "refused" for flag in row.flags],
-    ids=lambda item: item if isinstance(item, str) else "",
+    ids=lambda pair: pair[1],
 )
 def test_a_refused_flag_says_why(row: Row, flag: str) -> None:
     words = [flag, "value"] if row.takes else [flag]
@@ -117,10 +116,10 @@ def test_a_refused_flag_says_why(row: Row, flag: str) -> None:
     assert problems(*words) == [(flag, f"{verdict}: {row.reason}", "")]
 
 
-@pytest.mark.parametrize(
-    ("row", "flag"),
+@every(
+    "row,flag",
     [(row, flag) for row in ROWS if row.type == "inert" for flag in row.flags],
-    ids=lambda item: item if isinstance(item, str) else "",
+    ids=lambda pair: pair[1],
 )
 def test_an_inert_flag_changes_nothing(row: Row, flag: str) -> None:
     given = [re.split(r"\|", row.neutral)[0] or "4"] * row.count if row.takes else []

@@ -6,6 +6,7 @@ from docs.llama_server import row_of
 from mlxcel.config.flag_table import load_table
 from mlxcel.config.flags import UsageError, parse
 from tests.config.reading import parsed
+from tests.rows import every
 
 TABLE = load_table()
 CONTRACT = """
@@ -78,7 +79,7 @@ CONTRACT = """
 """
 
 
-@pytest.mark.parametrize("flag", CONTRACT.split())
+@every("flag", CONTRACT.split())
 def test_a_flag_of_the_interface_is_known(flag: str) -> None:
     row_of(TABLE, flag)
 
@@ -110,12 +111,12 @@ NEUTRAL = [
 ]
 
 
-@pytest.mark.parametrize("words", NEUTRAL, ids=lambda words: words[0])
+@every("words", NEUTRAL, ids=lambda words: words[0])
 def test_a_value_that_asks_for_nothing_is_taken(words: list[str]) -> None:
     assert parsed(*words) == parsed() == parsed("=".join(words))
 
 
-@pytest.mark.parametrize("words", NEUTRAL, ids=lambda words: words[0])
+@every("words", NEUTRAL, ids=lambda words: words[0])
 def test_another_value_is_refused_with_the_reason(words: list[str]) -> None:
     with pytest.raises(UsageError, match="is not supported"):
         parse([words[0], "q77"], {})

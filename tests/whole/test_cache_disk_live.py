@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -88,27 +89,50 @@ def found_line(program: Program) -> tuple[int, str]:
     return int(match[1]), match[4]
 
 
-def filled(model: Path, folder: Path, *names: str) -> dict[str, str]:
-    """A folder as a server leaves it that was asked these; its answers."""
+@dataclass(frozen=True)
+class Kept:
+    """A folder as a server leaves it, what it answered, and the files of each answer."""
+
+    folder: Path
+    said: dict[str, str]
+    files: dict[str, list[str]]
+
+    def copied(self, folder: Path) -> dict[str, str]:
+        """Its files, for one test to do with as it likes; the answers."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        return self.said
+
+
+def fill(model: Path, folder: Path, *names: str) -> Kept:
+    said: dict[str, str] = {}
+    files: dict[str, list[str]] = {}
     with Program(*on_disk(model, folder)) as program:
-        said = {name: ask(program, prompt(name)).text for name in names}
-        settled(program)
+        for name in names:
+            before = runs(folder)
+            said[name] = ask(program, prompt(name)).text
+            settled(program)
+            files[name] = [path.name for path in runs(folder) if path not in before]
         assert program.stop() == 0
-    return said
+    return Kept(folder, said, files)
+
+
+@pytest.fixture(scope="module")
+def kept(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    return fill(model, tmp_path_factory.mktemp("kept"), "fox")
 
 
 def test_restarted_server_goes_on_where_the_last_one_was(model: Path, tmp_path: Path) -> None:
-    said = filled(model, tmp_path, "fox", "owl")
-    kept = len(runs(tmp_path))
+    said = fill(model, tmp_path, "fox", "owl").said
+    count = len(runs(tmp_path))
     with Program(*on_disk(model, tmp_path)) as program:
-        assert found_line(program) == (kept, "0 unsound, 0 foreign, 0 expired")
+        assert found_line(program) == (count, "0 unsound, 0 foreign, 0 expired")
         for name in said:
             again = ask(program, prompt(name))
             assert (again.reused, again.source) == (224, "disk")
             assert again.text == said[name] == cold(program, prompt(name))
             assert ask(program, prompt(name)).source == "memory"
         told = disk(program)
-        assert (told["files"], told["bytes"]) == (kept, nbytes(tmp_path))
+        assert (told["files"], told["bytes"]) == (count, nbytes(tmp_path))
         assert (told["hits"], told["unsound"], told["writes"]) == (told["reads"], 0, 0)
         assert not warnings(program)
 
@@ -133,52 +157,55 @@ def _empty(path: Path) -> None:
     os.truncate(path, 0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("hurt", "words"),
-    [
-        pytest.param(_truncate, "bytes in place of", id="truncated"),
-        pytest.param(_empty, "before it is complete", id="empty"),
-        pytest.param(_flip_id, "header is not the one", id="a-token-id"),
-        pytest.param(_flip_last, "digest of its arrays", id="the-last-number"),
-    ],
-)
-def test_damaged_file_is_named_counted_removed_and_never_served(
-    model: Path, tmp_path: Path, hurt: Callable[[Path], None], words: str
+DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "bee": (_truncate, "bytes in place of"),
+    "owl": (_empty, "before it is complete"),
+    "elk": (_flip_id, "header is not the one"),
+    "ant": (_flip_last, "digest of its arrays"),
+}
+
+
+def test_damaged_files_are_named_counted_removed_and_never_served(
+    model: Path, tmp_path: Path
 ) -> None:
-    said = filled(model, tmp_path, "fox")
-    damaged = runs(tmp_path)
-    for path in damaged:
-        hurt(path)
+    left = fill(model, tmp_path, "fox", *DAMAGE)  # all go on from the first token of the first
+    for name, (hurt, _) in DAMAGE.items():
+        for file in left.files[name]:
+            hurt(tmp_path / file)
     with Program(*on_disk(model, tmp_path)) as program:
-        answer = ask(program, prompt("fox"))
-        assert (answer.reused, answer.text) == (0, said["fox"])
-        assert words in "".join(warnings(program))
-        assert any(path.name in program.text for path in damaged)
-        assert settled(program)["unsound"] >= 1
-        assert ask(program, prompt("fox")).source == "memory"
+        for name, (_, words) in DAMAGE.items():
+            answer = ask(program, prompt(name))
+            assert (answer.reused, answer.text) == (0, left.said[name])
+            lines = [line for line in warnings(program) if words in line]
+            assert any(file in line for line in lines for file in left.files[name]), name
+            assert ask(program, prompt(name)).source == "memory"
+        assert ask(program, prompt("fox")).source == "disk"
+        assert settled(program)["unsound"] >= len(DAMAGE)
         assert program.stop() == 0
     with Program(*on_disk(model, tmp_path)) as program:
-        assert ask(program, prompt("fox")).source == "disk"
+        for name in DAMAGE:
+            assert ask(program, prompt(name)).source == "disk"
         assert disk(program)["unsound"] == 0
 
 
-@pytest.mark.slow
+@pytest.fixture(scope="module")
+def foreign(other: Path, tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    return fill(other, tmp_path_factory.mktemp("foreign"), "fox")
+
+
 @pytest.mark.parametrize("is_renamed", [False, True], ids=["its-own-name", "a-name-of-ours"])
 def test_file_of_another_model_is_left_alone_and_not_used(
-    model: Path, other: Path, tmp_path: Path, is_renamed: bool
+    model: Path, kept: Kept, foreign: Kept, tmp_path: Path, is_renamed: bool
 ) -> None:
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    said = filled(model, ours, "fox")
-    filled(other, theirs, "fox")
-    for mine, path in zip(runs(ours), runs(theirs), strict=True):
+    said = kept.copied(tmp_path)
+    for mine, path in zip(runs(tmp_path), runs(foreign.folder), strict=True):
         if is_renamed:
             shutil.copy(path, mine)
         else:
             mine.unlink()
-            shutil.copy(path, ours)
-    before = {path: path.read_bytes() for path in runs(ours)}
-    with Program(*on_disk(model, ours)) as program:
+            shutil.copy(path, tmp_path)
+    before = {path: path.read_bytes() for path in runs(tmp_path)}
+    with Program(*on_disk(model, tmp_path)) as program:
         assert found_line(program) == (0, f"0 unsound, {len(before)} foreign, 0 expired")
         assert ("of another model" in program.text) is is_renamed
         answer = ask(program, prompt("fox"))
@@ -187,8 +214,8 @@ def test_file_of_another_model_is_left_alone_and_not_used(
     assert is_renamed or all(path.read_bytes() == raw for path, raw in before.items())
 
 
-def test_read_only_disk_is_one_line_and_is_read(model: Path, mounted: Path) -> None:
-    said = filled(model, mounted, "fox")
+def test_read_only_disk_is_one_line_and_is_read(model: Path, kept: Kept, mounted: Path) -> None:
+    said = kept.copied(mounted)
     assert not _mount("mount", "-o", "remount,ro", str(mounted))
     with Program(*on_disk(model, mounted)) as program:
         again = ask(program, prompt("fox"))
@@ -203,8 +230,8 @@ def test_read_only_disk_is_one_line_and_is_read(model: Path, mounted: Path) -> N
         assert program.stop() == 0
 
 
-def test_full_disk_is_one_line_and_is_read(model: Path, mounted: Path) -> None:
-    said = filled(model, mounted, "fox")
+def test_full_disk_is_one_line_and_is_read(model: Path, kept: Kept, mounted: Path) -> None:
+    said = kept.copied(mounted)
     (mounted / "others").write_bytes(bytes(shutil.disk_usage(mounted).free - 60_000))
     with Program(*on_disk(model, mounted)) as program:
         for name in ("owl", "elk"):
@@ -284,19 +311,21 @@ def test_reset_empties_the_folder_and_what_comes_after_is_kept(model: Path, tmp_
 
 @pytest.mark.slow
 def test_start_with_thousands_of_files_is_shown_and_takes_seconds(
-    model: Path, tmp_path: Path
+    model: Path, kept: Kept, tmp_path: Path
 ) -> None:
-    said = filled(model, tmp_path, "fox")
+    said = kept.copied(tmp_path)
     add_runs(tmp_path, 2000)
-    kept = len(runs(tmp_path))
+    count = len(runs(tmp_path))
     with Program(*on_disk(model, tmp_path), wait="listening") as program:
         program.await_health(status="ok")
-        assert found_line(program) == (kept, "0 unsound, 0 foreign, 0 expired")
+        assert found_line(program) == (count, "0 unsound, 0 foreign, 0 expired")
         begun = _time_of(program, "reading the prompt cache on disk")
-        assert _time_of(program, f"{kept} runs of") - begun < 20  # half a second on an idle machine
+        assert (
+            _time_of(program, f"{count} runs of") - begun < 20
+        )  # half a second on an idle machine
         again = ask(program, prompt("fox"))
         assert (again.source, again.text) == ("disk", said["fox"])
-        assert disk(program)["files"] == kept
+        assert disk(program)["files"] == count
 
 
 def _time_of(program: Program, words: str) -> float:
@@ -376,10 +405,10 @@ def test_server_told_to_end_in_mid_write_writes_the_rest(heavy: Path, tmp_path: 
 
 @pytest.mark.long
 def test_disk_that_does_not_answer_holds_up_one_request_for_a_while_and_the_end_not_at_all(
-    model: Path, tmp_path: Path
+    model: Path, kept: Kept, tmp_path: Path
 ) -> None:
     """A pipe that nobody writes to stands for it."""
-    said = filled(model, tmp_path, "fox")
+    said = kept.copied(tmp_path)
     with Program(*on_disk(model, tmp_path)) as program:
         for path in runs(tmp_path):
             path.unlink()

@@ -14,7 +14,7 @@ from tests.whole.pids import await_gone, is_gone
 from tests.whole.program import Program, chat_body, serve_checkpoint
 from tests.whole.streaming import Stream
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 STOPS = [signal.SIGTERM, signal.SIGINT]
 SENTENCE = "an open stream gets all of its words in the end"

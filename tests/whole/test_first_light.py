@@ -4,7 +4,7 @@ import pytest
 
 from tests.whole.program import Program, text_of
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 
 def test_echo_answers(echo: Program) -> None:

@@ -9,7 +9,7 @@ from openai import OpenAI
 
 from tests.whole.program import Program
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 PROMPTS = (
     "What is the capital of France?",
@@ -34,7 +34,6 @@ def streamed(client: OpenAI, text: str, **fields: Any) -> str:
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
 
 
-@pytest.mark.slow
 def test_four_streams_at_once_say_what_each_says_alone(smollm2: Program) -> None:
     client = sdk(smollm2)
     alone = [streamed(client, text, max_tokens=32, temperature=0) for text in PROMPTS]

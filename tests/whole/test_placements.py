@@ -8,7 +8,7 @@ import pytest
 from tests.whole.program import Program, serve_checkpoint, text_of
 from tests.whole.streaming import Stream
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 PROMPT = "the same words wherever the model runs"
 has_maps = pytest.mark.skipif(

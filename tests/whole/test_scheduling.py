@@ -190,7 +190,7 @@ def test_a_high_request_drives_out_the_right_row(
         "scheduler.preemption.enabled=true",
         f"scheduler.preemption.policy={policy}",
     )
-    limits = {"long": 3000, "short": 2500, "high": 400}
+    limits = {"long": 1500, "short": 1200, "high": 200}
     with Program(*serve_checkpoint(wide, *words)) as program:
         alone = {name: text_of(program.chat(name, max_tokens=n)) for name, n in limits.items()}
         rows = {"long": Timed(program, "long", lanes[0], limits["long"])}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.whole.program import Program, chat_body, text_of
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 PROMPT = "say something"
 SETS = range(4, 12)

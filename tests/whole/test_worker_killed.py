@@ -13,7 +13,7 @@ from tests.whole.pids import await_gone
 from tests.whole.program import Program, chat_body, serve_checkpoint, text_of
 from tests.whole.streaming import Stream
 
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
 
 LONG = "a long message that takes its time " * 8
 SLOW_ECHO = ("model=echo", "engine.delay_ms=30")

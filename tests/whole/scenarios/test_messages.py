@@ -27,7 +27,7 @@ from tests.whole.scenarios.claude import (
 from tests.whole.scenarios.conftest import KEY, PREFIX
 
 __all__ = ["reach"]
-pytestmark = [pytest.mark.whole, pytest.mark.asyncio]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio]  # undisturbed by neighbours
 
 ECHO = {"model": "echo"}
 PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}

@@ -22,7 +22,7 @@ from tests.whole.scenarios.claude import (
 )
 
 __all__ = ["reach"]
-pytestmark = [pytest.mark.whole, pytest.mark.asyncio]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio]  # undisturbed by neighbours
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}

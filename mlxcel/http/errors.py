@@ -75,11 +75,11 @@ def error_reply(request: Request, exception: Exception) -> HTTPResponse:
 
 
 class Unsent(HTTPResponse):
-    """For a connection that broke while its answer was written: Sanic would write another, and
-    stumbles over that where the request was a HEAD."""
+    """For a connection that broke while its answer was written. Sanic would write another, and
+    stumbles over that where the request was a HEAD; without one it would wait for a body."""
 
     async def send(self, *_: Any, **__: Any) -> None:
-        pass
+        raise RequestCancelled
 
 
 def broken_off(request: Request, exception: RequestCancelled) -> HTTPResponse:

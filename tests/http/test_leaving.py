@@ -83,6 +83,16 @@ async def test_an_answer_to_a_connection_that_just_broke_is_no_error(
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
+async def test_a_client_that_leaves_in_its_body_is_not_waited_for(site: Site) -> None:
+    before = asyncio.all_tasks()
+    _, writer = await site.connect()
+    writer.write(raw(BODY)[:-1])
+    await eventually(lambda: len(asyncio.all_tasks() - before) == 1)
+    await asyncio.sleep(0.02)  # the server reads its body
+    writer.transport.abort()
+    await eventually(lambda: not asyncio.all_tasks() - before)
+
+
 async def test_the_server_answers_after_a_client_left(site: Site) -> None:
     site.generator.script = [Accepted(3), asyncio.Event()]
     with pytest.raises(httpx.ReadTimeout):

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from tests.cases.asking import assert_error_object, stream
-from tests.cases.routes import INFILL, MARKED_ROUTES, NATIVE, Native, Route, name_of
+from tests.cases.routes import (
+    INFILL,
+    MARKED_ROUTES,
+    MESSAGES,
+    NATIVE,
+    RESPONSES,
+    Native,
+    Route,
+    name_of,
+)
 from tests.whole.program import Program
 
 pytestmark = pytest.mark.slow  # nothing in it is disturbed by neighbours
@@ -38,8 +47,28 @@ LIMITS = [
 ]
 
 
+OWN_LIMITS = [
+    (RESPONSES, {"max_output_tokens": 3}),
+    (RESPONSES, {"max_tokens": 3}),
+    (MESSAGES, {"max_tokens": 3}),
+]
+"""Routes that know no other names."""
+NAMING = [route for route in MARKED_ROUTES if route not in (RESPONSES, MESSAGES)]
+
+
+@pytest.mark.parametrize(("route", "limits"), OWN_LIMITS)
+def test_a3_the_limit_holds_by_the_names_of_a_dialect(
+    long_tiny: Program, route: Route, limits: dict[str, Any]
+) -> None:
+    for seen in (
+        route.plain(long_tiny, "hi", **limits),
+        route.streamed(long_tiny, "hi", **limits),
+    ):
+        assert (seen.reason, seen.counts[1]) == ("length", 3)
+
+
 @pytest.mark.parametrize(("limits", "most"), LIMITS)
-@pytest.mark.parametrize("route", MARKED_ROUTES, ids=name_of)
+@pytest.mark.parametrize("route", NAMING, ids=name_of)
 def test_a3_every_name_of_the_limit_holds_on_every_route(
     long_tiny: Program, route: Route, limits: dict[str, Any], most: int
 ) -> None:

@@ -83,6 +83,7 @@ def test_second_signal_does_not_wait_for_open_streams() -> None:
         assert "SIGINT again" in program.text
 
 
+@pytest.mark.whole
 def test_second_signal_does_not_wait_for_a_wedged_worker() -> None:
     wedge = "engine.faults=[{when: wedge, at_token: 1, kind: hang}]"
     with Program("model=echo", wedge, "server.drain_secs=0") as program:

@@ -21,6 +21,7 @@ from mlxcel.engine.compiling import Compiling
 from mlxcel.engine.constraint.compile import Compiler
 from mlxcel.engine.constraint.matcher import Matcher
 from mlxcel.engine.decode import Decoder
+from mlxcel.engine.draft.build import speculation_from
 from mlxcel.engine.fetching import Fetching, FetchQueue
 from mlxcel.engine.intake import Intake, prompt_of
 from mlxcel.engine.kv.choose import batch_for, can_batch, can_cohort
@@ -193,6 +194,13 @@ class ChatWorker(Worker):
             looks_ahead=scheduler["lookahead"],
             clear_interval=CLEAR_INTERVAL[model.backend] if interval is None else interval,
             keep=self._cache.keep_row,
+            speculation=speculation_from(
+                self.options["draft"],
+                kv=kv,
+                is_budgeted=pool.budget is not None,
+                window=window,
+                backend=model.backend,
+            ),
         )
         prefiller = Prefiller(
             model.network, chunk=chunk, plan=plan, lora=self._lora, vocab=model.vocab_size

@@ -10,6 +10,10 @@ longer overlaps with the graph of the next.)
 No step runs ahead of a row's first token, which somebody waits for, nor of rows whose next draw
 depends on what was said (a constraint, a thinking budget): for those the mask of a step is made
 while its forward runs.
+
+Where rows propose what they may say next, a step is a round: every row is given its proposals as
+well (others: padding), draws at each of those places what it would have drawn there, and keeps what
+it has foreseen (`draft`).
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +24,9 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from mlxcel.engine.constraint.masks import bits, fill
-from mlxcel.engine.kv.batch import KVBatch
+from mlxcel.engine.draft.rounds import accepted_runs, as_inputs, draw_later
+from mlxcel.engine.draft.speculation import Speculation
+from mlxcel.engine.kv.batch import KVBatch, KVRewinding
 from mlxcel.engine.kv.prefilled import Prefilled
 from mlxcel.engine.language import LanguageCounters
 from mlxcel.engine.lora import LoraScales
@@ -78,8 +84,10 @@ class Decoder:
         looks_ahead: bool,
         clear_interval: int,
         keep: Keep,
+        speculation: Speculation | None = None,
     ) -> None:
-        """`clear_interval` is the steps between two clearings of MLX's cache; 0: never."""
+        """`clear_interval` is the steps between two clearings of MLX's cache; 0: never.
+        `speculation` only with a `kv` that can rewind."""
         self._network = network
         self._kv = kv
         self._keep = keep
@@ -94,6 +102,7 @@ class Decoder:
         self._history = History()
         self._state = RowState()
         self._sampler: BatchSampler | None = None
+        self._speculation = speculation
 
     @property
     def has_work(self) -> bool:
@@ -117,6 +126,8 @@ class Decoder:
         self._state.join(row.sampler_state or initial_state(row.sampling))
         self.rows.append(row)
         self._sampler = None
+        if self._speculation is not None:
+            self._speculation.enter(row)
 
     def keep(self, row: Sequence) -> None:
         """Have kept what a row has read. Unknown rows are ignored."""
@@ -137,6 +148,16 @@ class Decoder:
 
     def step(self) -> Iterator[Said]:
         """Read what is in flight and start the next step, in the order that suits the rows."""
+        if self._speculation is not None:
+            proposed = self._speculation.ask(self.rows)
+            if proposed and self._flight is not None:
+                # Without the token in flight: what is foreseen after it counts.
+                yield from self.settle()
+                proposed = self._speculation.ask(self.rows)
+            if proposed:
+                yield from self._round(self._speculation, proposed)
+                return
+            self._speculation.passed(self.rows)
         if self._must_read_first():
             yield from self.settle()
         landed = self._flight
@@ -169,7 +190,29 @@ class Decoder:
         assert len(self.rows) == self._state.values.shape[0]
         self._kv.check()
 
-    def _land(self, landed: _Flight | None) -> Iterator[Said]:
+    def _round(
+        self, speculation: Speculation, proposed: dict[Sequence, list[int]]
+    ) -> Iterator[Said]:
+        """Nothing is in flight, before or after."""
+        kv = cast(KVRewinding, self._kv)
+        rows = list(self.rows)
+        guesses = [proposed.get(row, []) for row in rows]
+        inputs = as_inputs(rows, guesses)
+        kv.begin(inputs.shape[1])
+        logits = self._forward(inputs)
+        positions = [row.started for row in rows]
+        flight = self._choose(logits[:, 0])
+        later = draw_later(logits, rows, positions, guesses)
+        runs = accepted_runs(flight.drawn.tokens, later, guesses)
+        kv.advance([1 + len(run) for run in runs])
+        for row, guess, run in zip(rows, guesses, runs, strict=True):
+            row.started += len(run)
+            if guess:
+                speculation.took(row, len(guess), len(run))
+        yield from self._land(flight, runs)
+
+    def _land(self, landed: _Flight | None, runs: list[list[int]] | None = None) -> Iterator[Said]:
+        """`runs`: of each row, what it says after its token."""
         if landed is None:
             return
         self._reading = landed
@@ -179,10 +222,15 @@ class Decoder:
         for place, row in enumerate(landed.rows):
             if not row.is_done:
                 yield Said(row, tokens[place], scores[place], landed.closing[place])
+            for token in runs[place] if runs else ():
+                if not row.is_done:
+                    yield Said(row, token, None, is_forced=False)
         self._reading = None
 
     def _must_read_first(self) -> bool:
-        return not self._looks_ahead or any(row.needs_tokens for row in self.rows)
+        if not self._looks_ahead or any(row.needs_tokens for row in self.rows):
+            return True
+        return self._speculation is not None and self._speculation.needs_tokens(self.rows)
 
     def _vacate(self, row: Sequence) -> None:
         place = self.rows.index(row)
@@ -203,9 +251,17 @@ class Decoder:
     def _dispatch(self, landed: _Flight | None) -> _Flight:
         inputs = self._inputs(landed)
         self._kv.begin()
-        self._lora.use([row.request.lora for row in self.rows])
-        logits = self._network(inputs[:, None], cache=self._kv.layers)[:, -1]
+        logits = self._forward(inputs[:, None])
         self._kv.advance()
+        return self._choose(logits[:, -1])
+
+    def _forward(self, inputs: mx.array) -> mx.array:
+        """`inputs` int32 `[rows, span]` -> logits `[rows, span, vocab]`."""
+        self._lora.use([row.request.lora for row in self.rows])
+        return self._network(inputs, cache=self._kv.layers)
+
+    def _choose(self, logits: mx.array) -> _Flight:
+        """The next token of every row, on its way."""
         likeliest = self._language.watch(self.rows, logits)
         forced = [NOT_FORCED] * len(self.rows)
         closing = [False] * len(self.rows)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from mlxcel.core.errors import MlxcelError
 from mlxcel.core.request import Lane
 from mlxcel.core.sampling import SamplingParams
+from mlxcel.engine.draft.base import RowDraft
 from mlxcel.engine.request import Request
 from mlxcel.engine.steering import Steering
 
@@ -33,6 +34,8 @@ class Sequence:
     """Of a preempted row: what its sampler had learned."""
     trouble: MlxcelError | None = None
     """Why nothing can be drawn for it any more."""
+    draft: RowDraft | None = None
+    """Who proposes what it may say next; None: nobody."""
     is_done: bool = False
     end_token: int | None = None
     """What ended the answer, though it is no part of it; a step that ran ahead has read it."""

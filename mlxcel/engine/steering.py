@@ -61,13 +61,19 @@ class Steering:
     def needs_tokens(self) -> bool:
         """Whether the draw after the next token depends on what that token is. False: a step may
         be started while one token is unread."""
+        return self.free is not None and self.free <= 0
+
+    @property
+    def free(self) -> int | None:
+        """So many tokens may be unread, and the draw after them is still as it would be; None:
+        any number."""
         is_held = self._matcher is not None or self._sleeper is not None
         if is_held or self._forced or self._is_ended:
-            return True
+            return 0
         if self._thinking is None or self._phase is Phase.CLOSED or self._thinking.budget < 0:
-            return False
+            return None
         said = self._inside + 1 if self._phase is Phase.INSIDE else 0
-        return said >= self._thinking.budget
+        return self._thinking.budget - said
 
     @property
     def waiting(self) -> Matcher | None:

@@ -55,6 +55,7 @@ class Driver:
         memory_budget: int | None = None,
         lora: Mapping[str, Any] | None = None,
         fuse: str = "off",
+        draft: Mapping[str, Any] | None = None,
         **scheduler: Any,
     ) -> None:
         policy = preemption or "longest-first"
@@ -68,6 +69,7 @@ class Driver:
             "warmup": False,
             "request_memory_budget": memory_budget,
             "lang_bias_counters": True,
+            "draft": draft or {"kind": "none"},
         }
         self.worker = ChatWorker(options)
         part = {

@@ -23,6 +23,14 @@ from tests.engine.driver import Driver, submit
 
 WARM: dict[str, Any] = {"conversations": {"enabled": True}, "prompt": {"min_prefix": 1}}
 """Adopts to the token, as conversations do."""
+LOOKUP: dict[str, Any] = {
+    "kind": "prompt_lookup",
+    "ngram_min": 1,
+    "ngram_max": 3,
+    "max_draft": 5,
+    "max_batch": 3,
+    "policy": "graded",
+}
 SETUPS: dict[str, dict[str, Any]] = {
     "plain": {"parallel": 3},
     "chunks": {"parallel": 2, "prefill_chunk_size": 8, "prefill_grant_interval": 2},
@@ -49,6 +57,15 @@ SETUPS: dict[str, dict[str, Any]] = {
         "cache": WARM | {"kv_budget": 10 * 2 * 32 * 2 * 16 * 4},
     },
     "warm-int8": {"parallel": 3, "cache": WARM | {"kv": {"mode": "int8"}}},
+    "lookup": {"parallel": 3, "draft": LOOKUP},
+    "lookup-warm": {
+        "parallel": 3,
+        "preemption": "longest-first",
+        "prefill_chunk_size": 8,
+        "mixed_step": True,
+        "draft": LOOKUP | {"max_batch": 2, "policy": "gated"},
+        "cache": WARM,
+    },
 }
 SOLO = {"serial": "plain", "warm-int8": "int8"}
 

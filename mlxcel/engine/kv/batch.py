@@ -1,5 +1,6 @@
 """What the decode loop asks of a batch's KV state."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from mlxcel.engine.cache.segment import Layers
@@ -43,6 +44,11 @@ class KVBatch(Protocol):
 
     def advance(self) -> None: ...
 
+    @property
+    def can_rewind(self) -> bool:
+        """Whether it is a `KVRewinding`."""
+        ...
+
     def check(self) -> None: ...
 
 
@@ -53,6 +59,16 @@ class KVColumns(KVBatch, Protocol):
 
     def has_dropped(self, place: int) -> bool:
         """Whether a cap has cost the row its oldest positions: it cannot be extracted."""
+        ...
+
+
+class KVRewinding(KVBatch, Protocol):
+    """Rows can be given several positions at once, of which they keep the first few."""
+
+    def begin(self, span: int = 1) -> None: ...
+
+    def advance(self, kept: Sequence[int] | None = None) -> None:
+        """`kept`: of each row, how many of its `span` positions; None: one."""
         ...
 
 

@@ -38,12 +38,15 @@ class Writes:
         self._column: int | None = None
         """The column of every row, where rows are of one length."""
         self._columns = mx.array([], dtype=mx.int32)
-        """Where they are not, the column of each place, int32 `[places]`."""
+        """Where they are not, the columns of each place, int32 `[places, span]`."""
         self._indices: dict[tuple[int, ...], mx.array] = {}
         self._fillers: dict[tuple[object, ...], mx.array] = {}
 
-    def begin(self, lengths: Sequence[int], places: int, offsets: mx.array | None) -> None:
-        """`offsets`: the lengths as an array, int32 `[rows]`; None where they are all equal."""
+    def begin(
+        self, lengths: Sequence[int], places: int, offsets: mx.array | None, span: int = 1
+    ) -> None:
+        """`offsets`: the lengths as an array, int32 `[rows]`; None where they are all equal.
+        `span` positions a row; more than one only without a ring."""
         self._indices = {}
         self._column = self._ring.column(lengths[0]) if offsets is None else None
         if offsets is None:
@@ -53,13 +56,15 @@ class Writes:
             # A place without a row writes its first column, which nobody reads.
             taken = [self._ring.column(length) for length in lengths]
             offsets = mx.array(taken + [0] * spare, dtype=mx.int32)
-        self._columns = offsets
+        self._columns = offsets[:, None]
+        if span > 1:
+            self._columns = self._columns + mx.arange(span, dtype=mx.int32)
 
     def put(self, state: mx.array, new: mx.array) -> mx.array:
-        """`state` with each row's `[rows, heads, 1, any]` in its own column."""
-        rows = new.shape[0]
+        """`state` with each row's `[rows, heads, span, any]` in its own columns."""
+        rows, span = new.shape[0], new.shape[2]
         if self._column is not None:
-            state[:rows, :, self._column : self._column + 1] = new
+            state[:rows, :, self._column : self._column + span] = new
             return state
         if spare := state.shape[0] - rows:
             # Fewer operations than a scatter into the places in use.
@@ -70,9 +75,9 @@ class Writes:
         self._fillers.clear()
 
     def _index(self, shape: tuple[int, ...]) -> mx.array:
-        """The columns broadcast to `[places, heads, 1, any]`."""
+        """The columns broadcast to `[places, heads, span, any]`."""
         if shape not in self._indices:
-            self._indices[shape] = mx.broadcast_to(self._columns[:, None, None, None], shape)
+            self._indices[shape] = mx.broadcast_to(self._columns[:, None, :, None], shape)
         return self._indices[shape]
 
     def _filler(self, places: int, like: mx.array) -> mx.array:

@@ -18,6 +18,7 @@ class Step(Protocol):
     offsets: mx.array
     newest: mx.array
     width: int
+    span: int
     mask: mx.array | None
     writes: Writes
 
@@ -60,7 +61,7 @@ class Layer:
     def unmasked(self) -> mx.array | None:
         """The last column of each row, where attention has to tell them apart by itself: int32
         `[rows]`."""
-        is_ragged = self._step.needs_no_mask and self._step.common is None
+        is_ragged = self._step.common is None and self._step.span == 1 and self._step.needs_no_mask
         return self._step.newest if is_ragged else None
 
     @property
@@ -69,12 +70,14 @@ class Layer:
 
     def make_mask(
         self, n: int, return_array: bool = False, window_size: int | None = None
-    ) -> mx.array | None:
-        assert n == 1 and window_size is None, "ragged rows decode one token over all positions"
+    ) -> mx.array | str | None:
+        assert n == self._step.span and window_size is None, "ragged rows see all their positions"
+        if n > 1 and self._step.common is not None and not return_array:
+            return "causal"
         return self._step.mask
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Write each row's `[rows, heads, 1, dim]` in its own column; return all that take
+        """Write each row's `[rows, heads, span, dim]` in its own columns; return all that take
         part."""
         step, codec, rows = self._step, self._codec, keys.shape[0]
         if codec is None:

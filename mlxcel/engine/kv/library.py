@@ -22,6 +22,7 @@ class LibraryKV:
 
     label = "batched forward over mlx-lm's batch caches"
     keeps_columns = False
+    can_rewind = False
 
     def __init__(self, fresh: Fresh) -> None:
         self._fresh = fresh
@@ -76,6 +77,7 @@ class SoloKV:
 
     label = "one row at a time"
     keeps_columns = False
+    can_rewind = False
 
     def __init__(self, fresh: Fresh) -> None:
         self._fresh = fresh

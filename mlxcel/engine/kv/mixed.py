@@ -14,6 +14,7 @@ class MixedKV:
     A row's state is in no form that a snapshot knows."""
 
     keeps_columns = False
+    can_rewind = False
 
     def __init__(
         self, attending: RaggedKV, rest: LibraryKV | SoloKV, attends: Sequence[bool]

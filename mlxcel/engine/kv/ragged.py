@@ -59,7 +59,9 @@ class RaggedKV:
         self.newest = self.offsets
         """The last column each row holds in this step, int32 `[rows]`."""
         self.width = 0
-        """Columns that take part in this step: those of the longest row, the new one included."""
+        """Columns that take part in this step: those of the longest row, new ones included."""
+        self.span = 1
+        """Positions that each row is given in this step."""
         self.mask: mx.array | None = None
 
     @property
@@ -110,25 +112,39 @@ class RaggedKV:
         """Whether the ring has gone round: column c is not position c any more."""
         return bool(self.cap) and self._lengths[place] > self.cap
 
-    def begin(self) -> None:
-        """Prepare one decode step of all rows: offsets, mask, room for one more position."""
+    @property
+    def can_rewind(self) -> bool:
+        """Whether rows can be given more positions than they keep."""
+        return not self.cap and self._recent is None
+
+    def begin(self, span: int = 1) -> None:
+        """Prepare one step of all rows: offsets, mask, room for `span` more positions."""
+        assert span == 1 or self.can_rewind
         shortest, longest = min(self._lengths), max(self._lengths)
+        self.span = span
         self.common = longest if shortest == longest else None
-        self.width = self.ring.held(longest + 1)
+        self.width = self.ring.held(longest + span)
         self.mask = None
         if self.common is None:
             self.offsets = mx.array(self._lengths, dtype=mx.int32)
             self.newest = mx.minimum(self.offsets, self.cap - 1) if self.cap else self.offsets
-            if self.ring.held(shortest + 1) < self.width and not self.needs_no_mask:
+            if span > 1:
+                self.mask = self._staircase(self.offsets)
+            elif self.ring.held(shortest + 1) < self.width and not self.needs_no_mask:
                 columns = mx.arange(self.width, dtype=mx.int32)
                 self.mask = columns[None, None, None, :] <= self.offsets[:, None, None, None]
+        elif span > 1:
+            self.mask = self._staircase(mx.array([self.common], dtype=mx.int32))
         self._begin_writes(None if self.common is not None else self.offsets)
         for layer in self.layers:
             layer.widen(self.width)
 
-    def advance(self) -> None:
-        """The step was dispatched: every row is one position longer."""
-        self._lengths = [length + 1 for length in self._lengths]
+    def advance(self, kept: Sequence[int] | None = None) -> None:
+        """The step was dispatched: every row is so many positions longer; None: one. Those that
+        it was given besides are written over."""
+        kept = kept or [1] * len(self._lengths)
+        assert max(kept) <= self.span
+        self._lengths = [n + more for n, more in zip(self._lengths, kept, strict=True)]
 
     def check(self) -> None:
         """Our own invariants, for tests: every row fits what is allocated, and no byte stays."""
@@ -140,8 +156,14 @@ class RaggedKV:
         recent = self._recent if codec is not None and codec.recent else None
         return Layer(self, self.slots, self.ring, codec=codec, recent=recent)
 
+    def _staircase(self, offsets: mx.array) -> mx.array:
+        """bool `[rows, 1, span, width]`: each position sees those before it, and itself."""
+        columns = mx.arange(self.width, dtype=mx.int32)
+        newest = offsets[:, None] + mx.arange(self.span, dtype=mx.int32)
+        return columns[None, None, None, :] <= newest[:, None, :, None]
+
     def _begin_writes(self, offsets: mx.array | None) -> None:
-        self.writes.begin(self._lengths, self.layers[0].kept.places, offsets)
+        self.writes.begin(self._lengths, self.layers[0].kept.places, offsets, self.span)
         if self._recent is not None:
             places = next(layer.newest.places for layer in self.layers if layer.newest is not None)
             self._recent.begin(self._lengths, self.width, places, offsets)

@@ -1,0 +1,53 @@
+"""What a drafter is to the decode loop, and what the loop remembers of a row that has one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mlxcel.engine.draft.governor import Governor
+
+PATIENT = 3
+"""Asks without a proposal after which plain steps of a row may run ahead of their tokens."""
+
+
+class Drafter(Protocol):
+    """Of one row."""
+
+    def hear(self, tokens: Sequence[int]) -> None:
+        """The prompt, then what is said, in order."""
+        ...
+
+    def propose(self, count: int) -> list[int]:
+        """Up to so many tokens that may follow; none where nothing is to be expected."""
+        ...
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of a row's rounds."""
+
+    rounds: int = 0
+    proposed: int = 0
+    accepted: int = 0
+
+
+@dataclass(slots=True)
+class RowDraft:
+    """Mutable, owned by the tick."""
+
+    drafter: Drafter
+    governor: Governor
+    tally: Tally = field(default_factory=Tally)
+    heard: int = 0
+    """Tokens of the row that the drafter knows."""
+    fruitless: int = 0
+    """Asks in a row without a proposal."""
+    shadow: list[int] = field(default_factory=list)
+    """What would have been proposed, while the governor only watches."""
+
+    @property
+    def is_patient(self) -> bool:
+        return self.fruitless >= PATIENT
+
+
+MakeDraft = Callable[[], RowDraft]

@@ -49,6 +49,16 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     not told apart."""
 
 
+class Drafted(msgspec.Struct, frozen=True, kw_only=True):
+    """What drafting was good for: tokens proposed in so many verify rounds, and those that came
+    true."""
+
+    kind: str
+    rounds: int
+    proposed: int
+    accepted: int
+
+
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the time of one request went, in milliseconds."""
 
@@ -62,6 +72,8 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """Wall time from arrival in the front to the last token, filled in by the front."""
     cache: CacheReport | None = None
     """None: this engine knows no prompt cache."""
+    drafted: Drafted | None = None
+    """None: there was no round."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,10 @@ class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
     prefill_grants: int = 0
     """Prompt chunks that went before rows that decode."""
     preemptions: int = 0
+    draft_rounds: int = 0
+    """Steps of a row in which proposals were verified."""
+    draft_proposed: int = 0
+    draft_accepted: int = 0
     language_steps: int = 0
     """Decode steps with a language bias."""
     language_suppressed: int = 0

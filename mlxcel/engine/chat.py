@@ -197,9 +197,9 @@ class ChatWorker(Worker):
             speculation=speculation_from(
                 self.options["draft"],
                 kv=kv,
-                is_budgeted=pool.budget is not None,
                 window=window,
                 backend=model.backend,
+                report=self._report,
             ),
         )
         prefiller = Prefiller(

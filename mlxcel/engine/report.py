@@ -21,6 +21,9 @@ class Report:
     mixed_steps: int = 0
     prefill_grants: int = 0
     preemptions: int = 0
+    draft_rounds: int = 0
+    draft_proposed: int = 0
+    draft_accepted: int = 0
     decode_rows: int = 0
     longest: int = 0
     language_steps: int = 0

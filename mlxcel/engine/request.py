@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mlxcel.core.cache import CacheReport
-from mlxcel.core.events import FinishReason, Timings, Usage
+from mlxcel.core.events import Drafted, FinishReason, Timings, Usage
 from mlxcel.link.messages import RowFinished, RowStarted, Submit, unpack_tokens
 
 
@@ -28,6 +28,8 @@ class Request:
     """Prompt tokens whose KV was brought from disk for it."""
     cache: CacheReport | None = None
     """What of its prompt was found when it was first read; None before, and without a cache."""
+    drafted: Drafted | None = None
+    """Over all choices; None before the first round."""
 
     @property
     def id(self) -> str:
@@ -54,6 +56,7 @@ class Request:
                 prompt_ms=(first - began) * 1e3,
                 decode_ms=(now_s - first) * 1e3,
                 cache=self.cache,
+                drafted=self.drafted,
             ),
         )
 

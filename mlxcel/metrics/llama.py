@@ -59,10 +59,13 @@ class LlamaFamilies:
             ("tokens_predicted_seconds_total", "Time answers took.", meter.decode_s),
             ("n_decode_total", "Decode steps.", steady["decode_steps"]),
             ("n_tokens_max", "Tokens of the longest row, prompt and answer.", self._longest),
-            # Nothing is drafted yet.
-            ("spec_decode_num_draft_tokens_total", "Tokens drafted.", 0),
-            ("spec_decode_num_accepted_tokens_total", "Drafted tokens that were kept.", 0),
-            ("spec_decode_num_drafts_total", "Drafts.", 0),
+            ("spec_decode_num_draft_tokens_total", "Tokens drafted.", steady["draft_proposed"]),
+            (
+                "spec_decode_num_accepted_tokens_total",
+                "Drafted tokens that were kept.",
+                steady["draft_accepted"],
+            ),
+            ("spec_decode_num_drafts_total", "Drafts.", steady["draft_rounds"]),
         ):
             yield counter(PREFIX + name, about, value)
 

@@ -58,6 +58,12 @@ SETUPS: dict[str, dict[str, Any]] = {
     },
     "warm-int8": {"parallel": 3, "cache": WARM | {"kv": {"mode": "int8"}}},
     "lookup": {"parallel": 3, "draft": LOOKUP},
+    "lookup-budget": {
+        "parallel": 3,
+        "preemption": "longest-first",
+        "draft": LOOKUP,
+        "cache": WARM | {"kv_budget": 10 * 2 * 32 * 2 * 16 * 4},
+    },
     "lookup-warm": {
         "parallel": 3,
         "preemption": "longest-first",

@@ -23,21 +23,11 @@ class Drafter(Protocol):
 
 
 @dataclass(slots=True)
-class Tally:
-    """Of a row's rounds."""
-
-    rounds: int = 0
-    proposed: int = 0
-    accepted: int = 0
-
-
-@dataclass(slots=True)
 class RowDraft:
     """Mutable, owned by the tick."""
 
     drafter: Drafter
     governor: Governor
-    tally: Tally = field(default_factory=Tally)
     heard: int = 0
     """Tokens of the row that the drafter knows."""
     fruitless: int = 0

@@ -10,21 +10,28 @@ from mlxcel.engine.draft.governor import Gated, Governor, Graded
 from mlxcel.engine.draft.prompt_lookup import PromptLookup
 from mlxcel.engine.draft.speculation import Speculation
 from mlxcel.engine.kv.batch import KVBatch
+from mlxcel.engine.report import Report
 from mlxcel.worker.precision import Backend
 
 log = logging.getLogger(__name__)
 
+KIND = "prompt-lookup"
+"""As it is told to clients."""
+
 
 def speculation_from(
-    draft: Mapping[str, Any], *, kv: KVBatch, is_budgeted: bool, window: int, backend: Backend
+    draft: Mapping[str, Any],
+    *,
+    kv: KVBatch,
+    window: int,
+    backend: Backend,
+    report: Report,
 ) -> Speculation | None:
-    """None: no row proposes anything. `is_budgeted`: KV blocks are counted, and a round takes
-    more of them than it keeps."""
+    """None: no row proposes anything."""
     if draft["kind"] == "none":
         return None
-    if is_budgeted or not kv.can_rewind:
-        why = "cache.kv_budget is set" if is_budgeted else "its KV cannot give positions back"
-        log.warning("draft=%s is without effect here: %s", draft["kind"], why)
+    if not kv.can_rewind:
+        log.warning("draft=%s is without effect: rows cannot give KV back here", draft["kind"])
         return None
     policy = policy_of(draft, backend)
     log.info(
@@ -32,7 +39,7 @@ def speculation_from(
         *(draft["max_draft"], policy, draft["max_batch"]),
     )
     make = partial(_prompt_lookup, dict(draft), policy)
-    return Speculation(make, max_batch=draft["max_batch"], window=window)
+    return Speculation(KIND, make, max_batch=draft["max_batch"], window=window, report=report)
 
 
 def policy_of(draft: Mapping[str, Any], backend: Backend) -> str:

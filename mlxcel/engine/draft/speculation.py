@@ -3,8 +3,10 @@
 import logging
 from collections.abc import Sequence
 
+from mlxcel.core.events import Drafted
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.draft.base import MakeDraft, RowDraft
+from mlxcel.engine.report import Report
 from mlxcel.engine.sampling.adaptive import is_adaptive
 from mlxcel.engine.sampling.mirostat import is_mirostat
 from mlxcel.engine.sequence import Sequence as Row
@@ -16,8 +18,12 @@ class Speculation:
     """Owned by the decode loop. `max_batch`: with more rows than that in the batch nobody is
     asked. `window`: tokens that a row may hold; 0: any number."""
 
-    def __init__(self, make: MakeDraft, *, max_batch: int, window: int) -> None:
+    def __init__(
+        self, kind: str, make: MakeDraft, *, max_batch: int, window: int, report: Report
+    ) -> None:
+        self._kind = kind
         self._make = make
+        self._report = report
         self._max_batch = max_batch
         self._window = window
 
@@ -55,10 +61,17 @@ class Speculation:
         draft = row.draft
         assert draft is not None
         draft.fruitless = 0
-        draft.tally.rounds += 1
-        draft.tally.proposed += proposed
-        draft.tally.accepted += accepted
         draft.governor.took(accepted)
+        was = row.request.drafted or Drafted(kind=self._kind, rounds=0, proposed=0, accepted=0)
+        row.request.drafted = Drafted(
+            kind=self._kind,
+            rounds=was.rounds + 1,
+            proposed=was.proposed + proposed,
+            accepted=was.accepted + accepted,
+        )
+        self._report.draft_rounds += 1
+        self._report.draft_proposed += proposed
+        self._report.draft_accepted += accepted
 
     def _gated(self, rows: Sequence[Row]) -> list[tuple[Row, RowDraft]]:
         if len(rows) > self._max_batch:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mlxcel.core.answer import Answer, Choice
-from mlxcel.core.events import FinishReason, Timings, Usage
+from mlxcel.core.events import Drafted, FinishReason, Timings, Usage
 from mlxcel.protocols.base import Head
 from mlxcel.protocols.cache_words import cache_body
 from mlxcel.protocols.openai.logprobs import logprobs_body
@@ -56,7 +56,18 @@ def timings_body(usage: Usage, timings: Timings) -> dict[str, Any]:
     }
     if timings.cache is not None:
         body["cache"] = cache_body(timings.cache)
+    if timings.drafted is not None:
+        body |= _drafted_body(timings.drafted)
     return body
+
+
+def _drafted_body(drafted: Drafted) -> dict[str, Any]:
+    return {
+        "draft_n": drafted.proposed,
+        "draft_n_accepted": drafted.accepted,
+        "draft_rounds": drafted.rounds,
+        "draft_kind": drafted.kind,
+    }
 
 
 def reasoning_body(text: str, alias: str | None) -> dict[str, str]:

@@ -10,6 +10,7 @@ from mlxcel.engine import chat
 from mlxcel.engine.draft.base import Drafter, RowDraft
 from mlxcel.engine.draft.speculation import Speculation
 from mlxcel.engine.kv.batch import KVBatch
+from mlxcel.engine.report import Report
 
 FAR = 1_000_000
 
@@ -53,9 +54,9 @@ def drafting(
         made.append(RowDraft(make(), Always(most)))
         return made[-1]
 
-    def speculation(_: Any, *, kv: KVBatch, window: int, **__: Any) -> Speculation:
+    def speculation(_: Any, *, kv: KVBatch, window: int, report: Report, **__: Any) -> Speculation:
         assert kv.can_rewind
-        return Speculation(row, max_batch=max_batch, window=window)
+        return Speculation("scripted", row, max_batch=max_batch, window=window, report=report)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chat, "speculation_from", speculation)

@@ -57,10 +57,17 @@ def answered(driver: Driver, request: Submit) -> list[int]:
     return driver.tokens(request.id)
 
 
+def rounds_of(driver: Driver, name: str) -> tuple[int, int]:
+    """Verify rounds of a request that has ended, and tokens that came true in them."""
+    (end,) = [event for event in driver.events(name) if isinstance(event, RowFinished)]
+    drafted = end.timings.drafted
+    return (0, 0) if drafted is None else (drafted.rounds, drafted.accepted)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_text_is_that_of_plain_steps(tiny: Path, plain: Driver, kind: str) -> None:
     answers: dict[tuple[int, ...], list[int]] = {}
-    with drafting(Oracle(answers, kind)) as drafts:
+    with drafting(Oracle(answers, kind)):
         driver = Driver(tiny, parallel=4)
     for prompt, length, way in product(PROMPTS, LENGTHS, WAYS):
         request = submit("r", prompt, length, **way)
@@ -69,14 +76,14 @@ def test_the_text_is_that_of_plain_steps(tiny: Path, plain: Driver, kind: str) -
         answers[tuple(prompt)] = expected
         assert answered(driver, request) == expected
         assert driver.reason("r") is plain.reason("r")
-        tally = drafts[-1].tally
+        rounds, accepted = rounds_of(driver, "r")
         if length == 1:
-            assert not tally.rounds
+            assert not rounds
         elif kind == "wrong":
-            assert (tally.rounds, tally.accepted) == (length - 1, 0)
+            assert (rounds, accepted) == (length - 1, 0)
         elif kind == "right":
             # 6, 6 and 5 tokens, or 2.
-            assert (tally.rounds, tally.accepted) == ((3, 14) if length == 17 else (1, 1))
+            assert (rounds, accepted) == ((3, 14) if length == 17 else (1, 1))
     driver.close()
 
 
@@ -94,7 +101,7 @@ def test_rows_of_other_kinds_beside_them(tiny: Path, plain: Driver) -> None:
         {"loop": LoopGuard(shortest=1, longest=4, count=2)},
     ]
     answers: dict[tuple[int, ...], list[int]] = {}
-    with drafting(Oracle(answers, "mixed")) as drafts:
+    with drafting(Oracle(answers, "mixed")):
         driver = Driver(tiny, parallel=4)
     for n, other in enumerate(others):
         first = submit("a", [n, 2, 3], 24, temperature=1.0, seed=n + 20)
@@ -104,10 +111,9 @@ def test_rows_of_other_kinds_beside_them(tiny: Path, plain: Driver) -> None:
         answers.clear()
         answers |= {(n, 2, 3): expected["a"], (n, 9): expected["b"], (n, 4, 4, 4): expected["c"]}
         driver.frames.clear()
-        drafts.clear()
         driver.run(first, second, third)
         assert {name: driver.tokens(name) for name in expected} == expected, other
-        assert sum(draft.tally.rounds for draft in drafts) >= 2
+        assert sum(rounds_of(driver, name)[0] for name in expected) >= 2
     driver.close()
 
 
@@ -124,12 +130,12 @@ def test_what_ends_an_answer_in_the_middle_of_a_run(tiny: Path, plain: Driver, s
         request = submit("r", [7] * 8, 30, loop=LoopGuard(shortest=1, longest=1, count=3))
     expected = answered(plain, request)
     prompt = tuple([7] * 8 if stop == "loop" else [1, 2, 3])
-    with drafting(Oracle({prompt: [*expected, *text]}, "right")) as drafts:
+    with drafting(Oracle({prompt: [*expected, *text]}, "right")):
         driver = Driver(tiny, parallel=4)
         driver.run(request)
     assert driver.tokens("r") == expected
     assert driver.reason("r") is plain.reason("r")
-    assert stop == "loop" or drafts[0].tally.accepted
+    assert stop == "loop" or rounds_of(driver, "r")[1]
     assert (driver.stats.kv_bytes, driver.stats.active) == (0, 0)
     driver.close()
 
@@ -173,21 +179,20 @@ def test_more_rows_than_the_limit_stop_the_rounds(tiny: Path, plain: Driver) -> 
     rows = [submit(n, [ord(n), 3], 30, temperature=1.0, seed=9) for n in "abc"]
     expected = {r.id: answered(plain, r) for r in rows}
     answers = {(ord(n), 3): expected[n] for n in "abc"}
-    with drafting(Oracle(answers, "wrong"), max_batch=2) as drafts:
+    with drafting(Oracle(answers, "wrong"), max_batch=2):
         driver = Driver(tiny, parallel=4)
         driver.tick(*rows[:2])
         driver.tick()
-        first = drafts[0].tally.rounds
-        assert first
+        assert driver.stats.draft_rounds
         driver.tick(rows[2])
         driver.tick()
-        between = [draft.tally.rounds for draft in drafts]
+        between = driver.stats.draft_rounds
         for _ in range(5):
             driver.tick()
-        assert [draft.tally.rounds for draft in drafts] == between  # three rows: none
+        assert driver.stats.draft_rounds == between  # three rows: none
         driver.tick(Cancel(id="b"))
         driver.run()
-    assert drafts[0].tally.rounds > between[0]
+    assert driver.stats.draft_rounds > between
     assert [driver.tokens(name) for name in "ac"] == [expected[name] for name in "ac"]
     driver.close()
 

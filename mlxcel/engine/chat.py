@@ -85,7 +85,8 @@ class ChatWorker(Worker):
         self._slots = self._slots_of(model)
         share = slot_share(self.options["ctx_size"], self._slots)
         self._lora = LoraScales(model.lora)
-        self._build(model, effective_window(share, model.train_window), progress)
+        window = effective_window(share, model.train_window)
+        self._build(model, parts.get("drafter"), window, progress)
         if self.options["warmup"]:
             progress("warming up", None)
             _warm_up(model)
@@ -142,7 +143,9 @@ class ChatWorker(Worker):
         log.info("scheduler.parallel %d -> 1: rows of %s cannot be batched", asked, model.family)
         return 1
 
-    def _build(self, model: LoadedModel, window: int, progress: Progress) -> None:
+    def _build(
+        self, model: LoadedModel, drafter: LoadedModel | None, window: int, progress: Progress
+    ) -> None:
         scheduler, cache = self.options["scheduler"], self.options["cache"]
         chunk = self._chunk(model.backend)
         plan = plan_kv(model.network, model.family, cache)
@@ -196,9 +199,11 @@ class ChatWorker(Worker):
             keep=self._cache.keep_row,
             speculation=speculation_from(
                 self.options["draft"],
+                drafter=drafter,
+                model=model,
                 kv=kv,
+                chunk=chunk,
                 window=window,
-                backend=model.backend,
                 report=self._report,
             ),
         )

@@ -237,6 +237,7 @@ class Decoder:
         self._kv.leave(place)
         self._history.leave(place)
         self._state.leave(place)
+        row.draft = None
         last = self.rows.pop()
         if last is not row:
             self.rows[place] = last

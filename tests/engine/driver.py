@@ -12,6 +12,7 @@ from mlxcel.core.events import FinishReason
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.core.status import WorkerStats
 from mlxcel.engine.chat import ChatWorker
+from mlxcel.engine.draft.load import load_drafter
 from mlxcel.link.messages import (
     Frame,
     RowEnded,
@@ -56,6 +57,7 @@ class Driver:
         lora: Mapping[str, Any] | None = None,
         fuse: str = "off",
         draft: Mapping[str, Any] | None = None,
+        drafter: Path | None = None,
         **scheduler: Any,
     ) -> None:
         policy = preemption or "longest-first"
@@ -83,7 +85,12 @@ class Driver:
             "lora": lora or {"adapters": [], "init_without_apply": False, "fuse": False},
         }
         self.model = load_model(part, _quiet)
-        self.info = self.worker.setup({"model": self.model}, _quiet)
+        parts: dict[str, Any] = {"model": self.model}
+        if drafter is not None:
+            own = {"path": str(drafter), "precision": "float32", "batch": 4, "device": "auto"}
+            own["weight_materialization"] = "eager"
+            parts["drafter"] = load_drafter(own, _quiet, model=self.model)
+        self.info = self.worker.setup(parts, _quiet)
         self.frames: list[Frame] = []
 
     def tick(self, *messages: ToWorker) -> Frame | None:

@@ -1,6 +1,6 @@
 """What a drafter is to the decode loop, and what the loop remembers of a row that has one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -38,6 +38,3 @@ class RowDraft:
     @property
     def is_patient(self) -> bool:
         return self.fruitless >= PATIENT
-
-
-MakeDraft = Callable[[], RowDraft]

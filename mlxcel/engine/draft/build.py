@@ -1,55 +1,76 @@
 """From the section `draft` to what the decode loop asks."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from mlxcel.engine.draft.base import RowDraft
+from mlxcel.engine.draft.base import Drafter, RowDraft
+from mlxcel.engine.draft.full_model import FullModel
 from mlxcel.engine.draft.governor import Gated, Governor, Graded
 from mlxcel.engine.draft.prompt_lookup import PromptLookup
 from mlxcel.engine.draft.speculation import Speculation
 from mlxcel.engine.kv.batch import KVBatch
 from mlxcel.engine.report import Report
+from mlxcel.engine.sequence import Sequence as Row
+from mlxcel.weights.load import LoadedModel
 from mlxcel.worker.precision import Backend
 
 log = logging.getLogger(__name__)
 
-KIND = "prompt-lookup"
-"""As it is told to clients."""
+NAMES = {"prompt_lookup": "prompt-lookup", "full_model": "full-model"}
+"""As clients and the log are told."""
+MakeDrafter = Callable[[Row], Drafter]
 
 
 def speculation_from(
     draft: Mapping[str, Any],
     *,
+    drafter: LoadedModel | None,
+    model: LoadedModel,
     kv: KVBatch,
+    chunk: int,
     window: int,
-    backend: Backend,
     report: Report,
 ) -> Speculation | None:
-    """None: no row proposes anything."""
-    if draft["kind"] == "none":
+    """None: no row proposes anything. `drafter` where the kind has a model of its own; `chunk`:
+    tokens of a prompt it reads at once."""
+    kind = draft["kind"]
+    if kind == "none":
+        log.info("speculative=off")
         return None
     if not kv.can_rewind:
-        log.warning("draft=%s is without effect: rows cannot give KV back here", draft["kind"])
+        log.warning("draft=%s is without effect: rows cannot give KV back here", kind)
         return None
-    policy = policy_of(draft, backend)
-    log.info(
-        "speculative=prompt-lookup (max_draft=%d, policy=%s, max_batch=%d)",
-        *(draft["max_draft"], policy, draft["max_batch"]),
+    policy = _policy(draft, model.backend)
+    told = (NAMES[kind], draft["max_draft"], policy, draft["max_batch"])
+    log.info("speculative=%s (max_draft=%d, policy=%s, max_batch=%d)", *told)
+    make = _maker(draft, drafter, model, chunk)
+    return Speculation(
+        NAMES[kind],
+        lambda row: RowDraft(make(row), _governor(policy, draft["max_draft"])),
+        max_batch=draft["max_batch"],
+        window=window,
+        report=report,
     )
-    make = partial(_prompt_lookup, dict(draft), policy)
-    return Speculation(KIND, make, max_batch=draft["max_batch"], window=window, report=report)
 
 
-def policy_of(draft: Mapping[str, Any], backend: Backend) -> str:
+def _maker(
+    draft: Mapping[str, Any], drafter: LoadedModel | None, model: LoadedModel, chunk: int
+) -> MakeDrafter:
+    if drafter is None:
+        sizes = {name: draft[name] for name in ("ngram_min", "ngram_max")}
+        return lambda _: PromptLookup(**sizes)
+    vocab = min(model.vocab_size, drafter.vocab_size)
+    make = partial(FullModel, drafter.network, vocab=vocab, chunk=chunk)
+    return lambda row: make(row.sampling)
+
+
+def _governor(policy: str, most: int) -> Governor:
+    return Gated(most) if policy == "gated" else Graded(most)
+
+
+def _policy(draft: Mapping[str, Any], backend: Backend) -> str:
     if draft["policy"] != "auto":
         return str(draft["policy"])
     return "gated" if backend is Backend.CUDA else "graded"
-
-
-def _prompt_lookup(draft: Mapping[str, Any], policy: str) -> RowDraft:
-    most: int = draft["max_draft"]
-    governor: Governor = Gated(most) if policy == "gated" else Graded(most)
-    sizes = {name: draft[name] for name in ("ngram_min", "ngram_max")}
-    return RowDraft(PromptLookup(**sizes), governor)

@@ -1,17 +1,19 @@
 """Which rows are asked for proposals in a step, and how many tokens they may propose."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mlxcel.core.events import Drafted
 from mlxcel.core.sampling import SamplingParams
-from mlxcel.engine.draft.base import MakeDraft, RowDraft
+from mlxcel.engine.draft.base import RowDraft
 from mlxcel.engine.report import Report
 from mlxcel.engine.sampling.adaptive import is_adaptive
 from mlxcel.engine.sampling.mirostat import is_mirostat
 from mlxcel.engine.sequence import Sequence as Row
 
 log = logging.getLogger(__name__)
+
+MakeDraft = Callable[[Row], RowDraft]
 
 
 class Speculation:
@@ -30,7 +32,7 @@ class Speculation:
     def enter(self, row: Row) -> None:
         """A row begins to decode. One that comes back has lost its drafter for good."""
         is_new = not row.output and not row.has_forgotten
-        row.draft = self._make() if is_new and is_eligible(row) else None
+        row.draft = self._make(row) if is_new and is_eligible(row) else None
 
     def needs_tokens(self, rows: Sequence[Row]) -> bool:
         """Whether some row is to be asked before its next step is started, with all it has said

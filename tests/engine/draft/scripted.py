@@ -11,6 +11,7 @@ from mlxcel.engine.draft.base import Drafter, RowDraft
 from mlxcel.engine.draft.speculation import Speculation
 from mlxcel.engine.kv.batch import KVBatch
 from mlxcel.engine.report import Report
+from mlxcel.engine.sequence import Sequence as Row
 
 FAR = 1_000_000
 
@@ -50,7 +51,7 @@ def drafting(
     """Workers that are set up meanwhile ask these drafters. -> what is remembered of each row."""
     made: list[RowDraft] = []
 
-    def row() -> RowDraft:
+    def row(_: Row) -> RowDraft:
         made.append(RowDraft(make(), Always(most)))
         return made[-1]
 

@@ -1,0 +1,94 @@
+"""Proposals of a smaller model with the same tokens (Leviathan, Kalman, Matias 2023).
+
+It draws as the row draws: with the row's own sampling, seed and position. A draw inverts the
+cumulative distribution at one number, so where two models agree they draw the same token, and
+nearly as many tokens come true as can.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx_lm.models.cache import make_prompt_cache, trim_prompt_cache
+
+from mlxcel.core.sampling import SamplingParams
+from mlxcel.engine.sampling.batch import BatchSampler
+from mlxcel.engine.sampling.state import RowState, initial_state
+
+
+class FullModel:
+    """The drafter of one row, with KV of its own: that of the text but its last token, then of
+    `_ahead`. A prompt is read in chunks, one each time it is asked; until then it proposes
+    nothing."""
+
+    def __init__(
+        self, network: nn.Module, sampling: SamplingParams, *, vocab: int, chunk: int
+    ) -> None:
+        """`vocab`: logits of the target; those a drafter has more are left out. `chunk`: tokens
+        of a forward; 0: all."""
+        self._network = network
+        self._sampler = BatchSampler([sampling], vocab)
+        state = RowState()
+        state.join(initial_state(sampling))
+        self._state = state.values
+        self._vocab = vocab
+        self._chunk = chunk
+        self._caches: list[Any] = make_prompt_cache(network)
+        self._said: int | None = None
+        """Tokens of the answer; None before the prompt is known."""
+        self._unread: list[int] = []
+        self._logits: mx.array | None = None
+        """After the text, while nothing of it is unread."""
+        self._ahead: list[int] = []
+
+    def hear(self, tokens: Sequence[int]) -> None:
+        self._said = 0 if self._said is None else self._said + len(tokens)
+        if not tokens:
+            return
+        # The last one is read again: what follows it is drawn from that.
+        kept = min(_common(self._ahead, tokens), len(tokens) - 1)
+        self._forget(len(self._ahead) - kept)
+        self._unread += tokens[kept:]
+
+    def propose(self, count: int) -> list[int]:
+        self._forget(len(self._ahead))
+        if self._chunk and len(self._unread) > self._chunk:
+            self._forward(self._unread[: self._chunk])
+            mx.eval([cache.state for cache in self._caches])
+            del self._unread[: self._chunk]
+            return []
+        if self._unread:
+            self._logits = self._forward(self._unread)
+            self._unread = []
+        logits = self._logits
+        assert logits is not None, "there is a text"
+        drawn: list[mx.array] = []
+        for n in range(count):
+            if drawn:
+                logits = self._after(drawn[-1])
+            drawn.append(self._draw(logits, n))
+        proposed = cast(list[int], mx.concatenate(drawn).tolist())
+        self._ahead = proposed[:-1]
+        return proposed
+
+    def _draw(self, logits: mx.array, ahead: int) -> mx.array:
+        position = (self._said or 0) + ahead
+        history = mx.zeros((1, 0), dtype=mx.int32)
+        return self._sampler(logits, [position], history, self._state).tokens
+
+    def _forward(self, tokens: Sequence[int]) -> mx.array:
+        return self._after(mx.array(list(tokens), dtype=mx.int32))
+
+    def _after(self, tokens: mx.array) -> mx.array:
+        logits: mx.array = self._network(tokens[None], cache=self._caches)[:, -1, : self._vocab]
+        return logits
+
+    def _forget(self, count: int) -> None:
+        trim_prompt_cache(self._caches, count)
+        self._ahead = []
+
+
+def _common(left: Sequence[int], right: Sequence[int]) -> int:
+    pairs = zip(left, right, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(left), len(right)))

@@ -81,8 +81,9 @@ def rule_of(schema: Schema, key: str) -> Schema | None:
 
 
 _KINDS = (
-    {"model": {"kind": "mlx"}, "engine": {"kind": "mlx"}},
-    {"model": {"kind": "echo"}, "engine": {"kind": "echo"}},
+    {"model": {"kind": "mlx"}, "engine": {"kind": "mlx"}, "draft": {"kind": "prompt_lookup"}},
+    {"model": {"kind": "mlx"}, "engine": {"kind": "mlx"}, "draft": {"kind": "full_model"}},
+    {"model": {"kind": "echo"}, "engine": {"kind": "echo"}, "draft": {"kind": "none"}},
 )
 
 

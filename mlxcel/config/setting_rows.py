@@ -24,7 +24,8 @@ class Row:
 
     name: str
     key: str | None = None
-    """None: of a part that this server lacks; `value` is all there is to show."""
+    """None: of a part that this server lacks; `value` is all there is to show. Also shown where
+    the chosen option of a group has no such key."""
     value: Any = None
     type: str
     help: str
@@ -83,7 +84,10 @@ def shown(row: Row, tree: Mapping[str, Any], rows: Sequence[Row]) -> Any:
         return row.value
     if row.view == "json":
         return _block(row, tree, rows)
-    value = read(tree, row.key)
+    try:
+        value = read(tree, row.key)
+    except KeyError:
+        return row.value
     return _VIEWS[row.view](value, tree) if row.view else value
 
 
@@ -122,6 +126,7 @@ _VIEWS: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "not": lambda value, _: not value,
     "zero": lambda value, _: None if value == 0 else value,
     "size": lambda value, _: "none" if value in (0, None) else str(value),
+    "dashes": lambda word, _: None if word == "none" else word.replace("_", "-"),
     "count": lambda values, _: {"count": len(values)},
     "unfused": _unfused,
     "gemma4": lambda model, _: str(model.get("family", "")).startswith("gemma4"),

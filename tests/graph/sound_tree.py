@@ -15,6 +15,7 @@ TREE: dict[str, Any] = {
         "cache_dir": "/var/mlxcel",
         "lora": {"adapters": []},
     },
+    "draft": {"kind": "none"},
     "engine": {"kind": "mlx"},
     "scheduler": {"parallel": 4, "max_batch_size": None, "no_batch": False},
     "cache": {

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache
-from tokenizers import Tokenizer
 
 from mlxcel.core.errors import StartupError
 from mlxcel.weights.load import LoadedModel, load_model
+from mlxcel.weights.words import words_of
 from mlxcel.worker.base import Progress
 
 
@@ -24,13 +24,9 @@ def load_drafter(
         raise StartupError(
             f"draft.path: {drafter.folder} cannot draft: its state cannot be taken back a token"
         )
-    if _words(drafter) != _words(model):
+    if words_of(drafter.tokenizer_file) != words_of(model.tokenizer_file):
         raise StartupError(
             f"draft.path: {drafter.folder} has other tokens than {model.folder}; a drafter needs "
             "the very same tokenizer"
         )
     return drafter
-
-
-def _words(model: LoadedModel) -> dict[str, int]:
-    return Tokenizer.from_file(str(model.tokenizer_file)).get_vocab(with_added_tokens=True)

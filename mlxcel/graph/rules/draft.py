@@ -23,7 +23,7 @@ def draft_fits(tree: Tree, card: Card | None) -> Iterator[Finding]:
             rule="has nobody to draft for: a scripted engine says its script",
             hint="leave it out, or choose a model",
         )
-    if draft["ngram_max"] < draft["ngram_min"]:
+    if draft["kind"] == "prompt_lookup" and draft["ngram_max"] < draft["ngram_min"]:
         yield Problem(
             key="draft.ngram_max",
             value=draft["ngram_max"],

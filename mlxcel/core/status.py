@@ -62,6 +62,16 @@ class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
     """0: unbounded."""
 
 
+class DraftInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Who proposes tokens to a model."""
+
+    kind: str
+    model: str | None
+    """The folder of a drafter that is a model."""
+    max_draft: int
+    """Tokens proposed at once, at most."""
+
+
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker says of the model it has loaded, once it is ready."""
 
@@ -82,6 +92,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     keeps_snapshots: bool = False
     """What it has read is kept as whole states at exact places: to be of use, a prompt has to begin
     with all of what was read."""
+    draft: DraftInfo | None = None
+    """None: each step of a row yields one token."""
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,7 +89,7 @@ class ChatWorker(Worker):
         self._build(model, parts.get("drafter"), window, progress)
         if self.options["warmup"]:
             progress("warming up", None)
-            _warm_up(model)
+            _warm_up(model, 1 if self._draft is None else 1 + self._draft.max_draft)
         return ModelInfo(
             family=model.family,
             vocab_size=model.vocab_size,
@@ -103,6 +103,7 @@ class ChatWorker(Worker):
             prefill_chunk=self._chunk(model.backend),
             blas=blas.loaded() if model.backend is Backend.CPU else None,
             keeps_snapshots=self._keeps_snapshots,
+            draft=self._draft,
         )
 
     def take(self, inbox: list[ToWorker]) -> Frame | None:
@@ -186,6 +187,16 @@ class ChatWorker(Worker):
         counters = Counters()
         self._cache = prompt_cache(cache, ground, counters, progress)
         self._keeps_snapshots = self._cache.is_on and not kv.keeps_columns
+        speculation = speculation_from(
+            self.options["draft"],
+            drafter=drafter,
+            model=model,
+            kv=kv,
+            chunk=chunk,
+            window=window,
+            report=self._report,
+        )
+        self._draft = None if speculation is None else speculation.info
         decoder = Decoder(
             model.network,
             kv,
@@ -197,15 +208,7 @@ class ChatWorker(Worker):
             looks_ahead=scheduler["lookahead"],
             clear_interval=CLEAR_INTERVAL[model.backend] if interval is None else interval,
             keep=self._cache.keep_row,
-            speculation=speculation_from(
-                self.options["draft"],
-                drafter=drafter,
-                model=model,
-                kv=kv,
-                chunk=chunk,
-                window=window,
-                report=self._report,
-            ),
+            speculation=speculation,
         )
         prefiller = Prefiller(
             model.network, chunk=chunk, plan=plan, lora=self._lora, vocab=model.vocab_size
@@ -310,9 +313,12 @@ class ChatWorker(Worker):
         )
 
 
-def _warm_up(model: LoadedModel) -> None:
-    """One token through the network: pages the weights in and compiles its kernels."""
+def _warm_up(model: LoadedModel, widest: int) -> None:
+    """One token through the network: pages the weights in and compiles its kernels. Those of each
+    width a verify round may have as well, where widths have kernels of their own."""
+    widths = [1] if model.backend is Backend.CPU else range(1, widest + 1)
     try:
-        mx.eval(model.network(mx.array([[0]]))[:, -1])
+        for width in widths:
+            mx.eval(model.network(mx.zeros((1, width), dtype=mx.int32))[:, -1])
     except ENGINE_ERRORS as why:
         log.warning("the warm-up failed: %s", why)

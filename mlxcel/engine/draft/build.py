@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from mlxcel.core.status import DraftInfo
 from mlxcel.engine.draft.base import Drafter, RowDraft
 from mlxcel.engine.draft.full_model import FullModel
 from mlxcel.engine.draft.governor import Gated, Governor, Graded
@@ -43,12 +44,19 @@ def speculation_from(
         log.warning("draft=%s is without effect: rows cannot give KV back here", kind)
         return None
     policy = _policy(draft, model.backend)
-    told = (NAMES[kind], draft["max_draft"], policy, draft["max_batch"])
-    log.info("speculative=%s (max_draft=%d, policy=%s, max_batch=%d)", *told)
+    info = DraftInfo(
+        kind=NAMES[kind],
+        model=None if drafter is None else drafter.folder.name,
+        max_draft=draft["max_draft"],
+    )
+    log.info(
+        "speculative=%s (max_draft=%d, policy=%s, max_batch=%d)",
+        *(info.kind, info.max_draft, policy, draft["max_batch"]),
+    )
     make = _maker(draft, drafter, model, chunk)
     return Speculation(
-        NAMES[kind],
-        lambda row: RowDraft(make(row), _governor(policy, draft["max_draft"])),
+        info,
+        lambda row: RowDraft(make(row), _governor(policy, info.max_draft)),
         max_batch=draft["max_batch"],
         window=window,
         report=report,

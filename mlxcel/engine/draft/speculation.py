@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from mlxcel.core.events import Drafted
 from mlxcel.core.sampling import SamplingParams
+from mlxcel.core.status import DraftInfo
 from mlxcel.engine.draft.base import RowDraft
 from mlxcel.engine.report import Report
 from mlxcel.engine.sampling.adaptive import is_adaptive
@@ -21,9 +22,9 @@ class Speculation:
     asked. `window`: tokens that a row may hold; 0: any number."""
 
     def __init__(
-        self, kind: str, make: MakeDraft, *, max_batch: int, window: int, report: Report
+        self, info: DraftInfo, make: MakeDraft, *, max_batch: int, window: int, report: Report
     ) -> None:
-        self._kind = kind
+        self.info = info
         self._make = make
         self._report = report
         self._max_batch = max_batch
@@ -64,9 +65,9 @@ class Speculation:
         assert draft is not None
         draft.fruitless = 0
         draft.governor.took(accepted)
-        was = row.request.drafted or Drafted(kind=self._kind, rounds=0, proposed=0, accepted=0)
+        was = row.request.drafted or Drafted(kind=self.info.kind, rounds=0, proposed=0, accepted=0)
         row.request.drafted = Drafted(
-            kind=self._kind,
+            kind=self.info.kind,
             rounds=was.rounds + 1,
             proposed=was.proposed + proposed,
             accepted=was.accepted + accepted,

@@ -40,4 +40,6 @@ async def show(request: Request, deps: Deps, row: Row) -> HTTPResponse:
     states = generator.slots.states(with_text=with_text)
     if request.args.get("fail_on_no_slot") and all(state.is_busy for state in states):
         raise Unavailable("no slot available")
-    return json_reply(slots_body(states, deps.options.fixed, with_text=with_text))
+    model = generator.status().model
+    drafts = model is not None and model.draft is not None
+    return json_reply(slots_body(states, deps.options.fixed, drafts=drafts, with_text=with_text))

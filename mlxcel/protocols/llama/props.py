@@ -57,10 +57,17 @@ def props_body(served: Served, facts: ModelFacts, params: Mapping[str, Any]) -> 
         "cors_proxy_enabled": False,
         "kv_cache_mode": served.kv_mode,
         "kv_bits": served.kv_bits,
-        "speculative": {"model": None, "kind": None, "n_max": 0},
+        "speculative": _drafts_body(served.model),
         "geometry": _geometry_body(served),
         "capabilities": {"generation": True},
     }
+
+
+def _drafts_body(model: ModelInfo | None) -> dict[str, Any]:
+    draft = None if model is None else model.draft
+    if draft is None:
+        return {"model": None, "kind": None, "n_max": 0}
+    return {"model": draft.model, "kind": draft.kind, "n_max": draft.max_draft}
 
 
 def default_params(settings: Settings, rules: ReadRules) -> dict[str, Any]:

@@ -13,17 +13,21 @@ OF_THE_ANSWER = ("stream", "timings_per_token")
 
 
 def slots_body(
-    states: Sequence[SlotState], fixed: FixedDefaults, *, with_text: bool
+    states: Sequence[SlotState], fixed: FixedDefaults, *, drafts: bool, with_text: bool
 ) -> list[Mapping[str, Any]]:
-    return [_slot_body(state, fixed, with_text=with_text) for state in states]
+    """`drafts`: tokens are proposed to the rows of the model."""
+    about = {"speculative": drafts}
+    return [_slot_body(state, fixed, about, with_text=with_text) for state in states]
 
 
-def _slot_body(state: SlotState, fixed: FixedDefaults, *, with_text: bool) -> dict[str, Any]:
+def _slot_body(
+    state: SlotState, fixed: FixedDefaults, about: Mapping[str, Any], *, with_text: bool
+) -> dict[str, Any]:
     body: dict[str, Any] = {
         "id": state.id,
         "n_ctx": state.window,
         "context_size": state.window,
-        "speculative": False,
+        **about,
         "is_processing": state.is_busy,
     }
     if state.task is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mlxcel.core.status import DraftInfo
 from mlxcel.engine import chat
 from mlxcel.engine.draft.base import Drafter, RowDraft
 from mlxcel.engine.draft.speculation import Speculation
@@ -13,7 +14,7 @@ from mlxcel.engine.kv.batch import KVBatch
 from mlxcel.engine.report import Report
 from mlxcel.engine.sequence import Sequence as Row
 
-FAR = 1_000_000
+SCRIPTED = DraftInfo(kind="scripted", model=None, max_draft=5)
 
 
 class Always:
@@ -57,7 +58,7 @@ def drafting(
 
     def speculation(_: Any, *, kv: KVBatch, window: int, report: Report, **__: Any) -> Speculation:
         assert kv.can_rewind
-        return Speculation("scripted", row, max_batch=max_batch, window=window, report=report)
+        return Speculation(SCRIPTED, row, max_batch=max_batch, window=window, report=report)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chat, "speculation_from", speculation)

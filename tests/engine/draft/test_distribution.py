@@ -1,0 +1,70 @@
+"""What is drawn with speculation is distributed as the model says: 20,000 samples of two tokens
+against the exact probabilities, with a bound that one run in some 10,000 would exceed by chance."""
+
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from tests.engine.draft.test_full_model import DRAFT as FULL_MODEL
+from tests.engine.driver import Driver, submit
+
+SAMPLES = 20_000
+CHOICES = 8
+BINS = 128
+PROMPT = [7, 9, 7, 9, 7]
+LOOKUP = {
+    "kind": "prompt_lookup",
+    "ngram_min": 1,
+    "ngram_max": 3,
+    "max_draft": 5,
+    "max_batch": CHOICES,
+    "policy": "graded",
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {"kind": "none"},
+    "prompt-lookup": LOOKUP,
+    "full-model": FULL_MODEL | {"max_batch": CHOICES},
+}
+
+
+def pairs_of(driver: Driver) -> np.ndarray:
+    """`[vocab, vocab]`: how probable each pair of tokens is."""
+    network, vocab = driver.model.network, driver.model.vocab_size
+    first = np.array(mx.softmax(network(mx.array([PROMPT]))[0, -1]), dtype=np.float64)
+    texts = mx.array([[*PROMPT, token] for token in range(vocab)])
+    second = np.array(mx.softmax(network(texts)[:, -1], axis=-1), dtype=np.float64)
+    pairs: np.ndarray = first[:, None] * second
+    return pairs / pairs.sum()
+
+
+def binned(pairs: np.ndarray) -> np.ndarray:
+    """`[vocab, vocab]`: the bin of each pair; all bins are about as probable."""
+    return (np.minimum(pairs.cumsum(), 1 - 1e-9) * BINS).astype(int).reshape(pairs.shape)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", KINDS)
+def test_pairs_of_tokens(tiny: Path, other: Path, kind: str) -> None:
+    drafter = other if kind == "full-model" else None
+    driver = Driver(tiny, parallel=CHOICES, draft=KINDS[kind], drafter=drafter)
+    pairs = pairs_of(driver)
+    bins = binned(pairs)
+    counts = np.zeros(BINS)
+    for seed in range(0, SAMPLES, CHOICES):
+        driver.frames.clear()
+        driver.run(submit("r", PROMPT, 2, temperature=1.0, seed=seed, choices=CHOICES))
+        for choice in range(CHOICES):
+            first, second = driver.tokens("r", choice)
+            counts[bins[first, second]] += 1
+    wanted = np.bincount(bins.ravel(), weights=pairs.ravel(), minlength=BINS) * SAMPLES
+    assert wanted.min() > 20
+    freedom = BINS - 1
+    chi_square = ((counts - wanted) ** 2 / wanted).sum()
+    assert abs(chi_square - freedom) < 4 * np.sqrt(2 * freedom)
+    if kind != "plain":
+        assert driver.stats.draft_rounds > SAMPLES / CHOICES
+    driver.close()

@@ -13,7 +13,7 @@ from tests.engine.driver import Driver, submit
 
 SAMPLES = 20_000
 CHOICES = 8
-BINS = 128
+BINS = 64
 PROMPT = [7, 9, 7, 9, 7]
 LOOKUP = {
     "kind": "prompt_lookup",
@@ -61,9 +61,11 @@ def test_pairs_of_tokens(tiny: Path, other: Path, kind: str) -> None:
             first, second = driver.tokens("r", choice)
             counts[bins[first, second]] += 1
     wanted = np.bincount(bins.ravel(), weights=pairs.ravel(), minlength=BINS) * SAMPLES
-    assert wanted.min() > 20
-    freedom = BINS - 1
-    chi_square = ((counts - wanted) ** 2 / wanted).sum()
+    is_used = wanted > 0  # a pair may be more probable than a bin
+    assert wanted[is_used].min() > 20
+    assert not counts[~is_used].sum()
+    freedom = is_used.sum() - 1
+    chi_square = ((counts - wanted)[is_used] ** 2 / wanted[is_used]).sum()
     assert abs(chi_square - freedom) < 4 * np.sqrt(2 * freedom)
     if kind != "plain":
         assert driver.stats.draft_rounds > SAMPLES / CHOICES

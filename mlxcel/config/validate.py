@@ -118,6 +118,11 @@ def _unknown(key: str, value: object) -> list[Problem]:
         return [Problem(key=key, value=None, rule="unknown section", hint=RECIPE_HEADER)]
     if isinstance(value, Mapping) and value:
         return [p for name, below in value.items() for p in _unknown(_join(key, name), below)]
+    if key in every_key():
+        group = key.partition(".")[0]
+        hint = f"another option of {group} has it: see mlxcel config explain {group}"
+        rule = "is no key of the option that was chosen"
+        return [Problem(key=key, value=value, rule=rule, hint=hint)]
     near = nearest_key(key)
     if near is not None:
         return [Problem(key=key, value=None, rule="unknown key", hint=f"did you mean {near}?")]

@@ -43,7 +43,7 @@ NEVER: Mapping[str, str] = {
 """Paths that the interface names and this engine does not have: always 0."""
 LAUNCHES = ("fused_v2", "gather", "cascade")
 COUNTED = (
-    "decode_rows",
+    *("decode_rows", "draft_rounds", "draft_proposed", "draft_accepted"),
     *(field for field, _ in BATCH.values()),
     *(field for field, _ in LANGUAGE.values()),
 )

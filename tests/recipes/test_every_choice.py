@@ -25,9 +25,13 @@ def test_the_glob_finds_what_is_there() -> None:
     assert {"recipes=laptop", "recipes=ci", "model=smollm2", "model=echo"} <= set(CHOICES)
 
 
+NEEDED = {"draft=full_model": ("draft.path=a-folder",)}
+"""What an option wants that nobody can know for its user."""
+
+
 @pytest.mark.parametrize("choice", CHOICES)
 def test_choice_composes_and_is_valid(choice: str) -> None:
-    composed = compose(Asked(overrides=(choice,)))
+    composed = compose(Asked(overrides=(choice, *NEEDED.get(choice, ()))))
     group, _, option = choice.partition("=")
     problems = validate(composed)
     assert problems == [], render_problems(problems)

@@ -58,6 +58,7 @@ SETUPS: dict[str, dict[str, Any]] = {
     },
     "warm-int8": {"parallel": 3, "cache": WARM | {"kv": {"mode": "int8"}}},
     "lookup": {"parallel": 3, "draft": LOOKUP},
+    "lookup-int8": {"parallel": 3, "draft": LOOKUP, "cache": {"kv": {"mode": "int8"}}},
     "lookup-budget": {
         "parallel": 3,
         "preemption": "longest-first",
@@ -73,7 +74,7 @@ SETUPS: dict[str, dict[str, Any]] = {
         "cache": WARM,
     },
 }
-SOLO = {"serial": "plain", "warm-int8": "int8"}
+SOLO = {"serial": "plain", "warm-int8": "int8", "lookup-int8": "int8"}
 
 DRY = Dry(multiplier=1.0, base=1.75, allowed_length=1, window=32)
 THINKING = Thinking(open_ids=(60,), close_ids=(62, 10), message_ids=(33,), budget=3)

@@ -100,13 +100,11 @@ class Speculation:
             return []
 
     def _watch(self, row: Row, draft: RowDraft) -> None:
-        """Shadow proposals cost no forward."""
-        before = draft.heard
-        _hear(row, draft)
-        if draft.shadow and draft.heard > before:
-            said = row.output[-1]
-            draft.governor.came_true(said == draft.shadow[0])
-        draft.shadow = draft.drafter.propose(1)
+        """Shadow proposals cost no step of the model, though one of a drafter that is a model."""
+        shadow, before = draft.shadow, draft.heard
+        draft.shadow = self._proposed(row, draft, 1)
+        if shadow and draft.heard > before:
+            draft.governor.came_true(row.output[-1] == shadow[0])
 
 
 def is_eligible(row: Row) -> bool:

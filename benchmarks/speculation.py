@@ -3,8 +3,8 @@
     python benchmarks/speculation.py [--repeats 3] [--tokens 96] [--model FOLDER --drafter FOLDER]
 
 `copy`: a paragraph that stands in the prompt three times is begun anew, as in edits and quotations;
-`miss`: words without sense, drawn at temperature 1 from few of them, so that two words have often
-stood before and the third hardly ever comes again. Each with one request and with two at once.
+`loose`: few words without sense, gone on with at temperature 1: what stood there before comes again
+now and then. Each with one request and with two at once.
 Tokens per second of all requests, over those of the same work without a drafter.
 """
 
@@ -29,7 +29,7 @@ PARAGRAPH = (
 SENSELESS = "seven blue north of seven old blue of north seven of old old north blue seven of blue "
 WORK: dict[str, tuple[str, dict[str, Any]]] = {
     "copy": (PARAGRAPH * 3 + PARAGRAPH[:20], {"temperature": 0}),
-    "miss": (SENSELESS * 6, {"temperature": 1.0, "ignore_eos": True}),
+    "loose": (SENSELESS * 6, {"temperature": 1.0, "ignore_eos": True}),
 }
 
 

@@ -68,7 +68,7 @@ def result(item: Item) -> Message:
 
 def _call_id(sent: Reader, kind: str) -> str:
     """The output of a local shell has the id of its call as its own."""
-    is_own = kind.startswith("local_shell") and sent.string("call_id") is None
+    is_own = kind == "local_shell_call_output" and sent.string("call_id") is None
     return sent.required_string("id" if is_own else "call_id")
 
 

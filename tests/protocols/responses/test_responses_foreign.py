@@ -140,3 +140,10 @@ def test_what_cannot_be_used_is_named(param: str, item: dict[str, Any]) -> None:
     with pytest.raises(BadField) as refused:
         items_read([item, ASKED])
     assert refused.value.param == param
+
+
+def test_a_call_without_its_id_is_refused() -> None:
+    """Only the output of a local shell has the id of its call as its own."""
+    with pytest.raises(BadField) as refused:
+        items_read([ASKED, {"type": "local_shell_call", "id": "lsh", "action": SHELL}])
+    assert refused.value.param == "input[1].call_id"

@@ -13,6 +13,9 @@ PATIENT = 3
 class Drafter(Protocol):
     """Of one row."""
 
+    is_free: bool
+    """Proposing runs no forward."""
+
     def hear(self, tokens: Sequence[int]) -> None:
         """The prompt, then what is said, in order."""
         ...
@@ -30,6 +33,8 @@ class RowDraft:
     governor: Governor
     heard: int = 0
     """Tokens of the row that the drafter knows."""
+    seen: int = 0
+    """Positions whose context rows it has read, where it reads them."""
     fruitless: int = 0
     """Asks in a row without a proposal."""
     shadow: list[int] = field(default_factory=list)

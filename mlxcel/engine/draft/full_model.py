@@ -1,9 +1,4 @@
-"""Proposals of a smaller model with the same tokens (Leviathan, Kalman, Matias 2023).
-
-It draws as the row draws: with the row's own sampling, seed and position. A draw inverts the
-cumulative distribution at one number, so where two models agree they draw the same token, and
-nearly as many tokens come true as can.
-"""
+"""Proposals of a smaller model with the same tokens (Leviathan, Kalman, Matias 2023)."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -13,8 +8,7 @@ import mlx.nn as nn
 from mlx_lm.models.cache import make_prompt_cache, trim_prompt_cache
 
 from mlxcel.core.sampling import SamplingParams
-from mlxcel.engine.sampling.batch import BatchSampler
-from mlxcel.engine.sampling.state import RowState, initial_state
+from mlxcel.engine.draft.draws import OwnDraws
 
 
 class FullModel:
@@ -22,17 +16,15 @@ class FullModel:
     `_ahead`. A prompt is read in chunks, one each time it is asked; until then it proposes
     nothing."""
 
+    is_free = False
+
     def __init__(
         self, network: nn.Module, sampling: SamplingParams, *, vocab: int, chunk: int
     ) -> None:
         """`vocab`: logits of the target; those a drafter has more are left out. `chunk`: tokens
         of a forward; 0: all."""
         self._network = network
-        self._sampler = BatchSampler([sampling], vocab)
-        state = RowState()
-        state.join(initial_state(sampling))
-        self._state = state.values
-        self._vocab = vocab
+        self._draw = OwnDraws(sampling, vocab)
         self._chunk = chunk
         self._caches: list[Any] = make_prompt_cache(network)
         self._said: int | None = None
@@ -67,21 +59,16 @@ class FullModel:
         for n in range(count):
             if drawn:
                 logits = self._after(drawn[-1])
-            drawn.append(self._draw(logits, n))
+            drawn.append(self._draw(logits, (self._said or 0) + n))
         proposed = cast(list[int], mx.concatenate(drawn).tolist())
         self._ahead = proposed[:-1]
         return proposed
-
-    def _draw(self, logits: mx.array, ahead: int) -> mx.array:
-        position = (self._said or 0) + ahead
-        history = mx.zeros((1, 0), dtype=mx.int32)
-        return self._sampler(logits, [position], history, self._state).tokens
 
     def _forward(self, tokens: Sequence[int]) -> mx.array:
         return self._after(mx.array(list(tokens), dtype=mx.int32))
 
     def _after(self, tokens: mx.array) -> mx.array:
-        logits: mx.array = self._network(tokens[None], cache=self._caches)[:, -1, : self._vocab]
+        logits: mx.array = self._network(tokens[None], cache=self._caches)[:, -1]
         return logits
 
     def _forget(self, count: int) -> None:

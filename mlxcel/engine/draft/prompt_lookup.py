@@ -6,7 +6,9 @@ from mlxcel.engine.draft.ngrams import NgramIndex
 
 
 class PromptLookup:
-    """The drafter of one row; costs no forward."""
+    """The drafter of one row."""
+
+    is_free = True
 
     def __init__(self, *, ngram_min: int, ngram_max: int) -> None:
         self._index = NgramIndex(ngram_min, ngram_max)

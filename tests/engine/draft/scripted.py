@@ -34,6 +34,8 @@ class Always:
 class Scripted:
     """`foresee(heard, count)` says what it proposes."""
 
+    is_free = True
+
     def __init__(self, foresee: Callable[[list[int], int], list[int]]) -> None:
         self.heard: list[int] = []
         self._foresee = foresee

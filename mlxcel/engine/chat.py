@@ -21,7 +21,8 @@ from mlxcel.engine.compiling import Compiling
 from mlxcel.engine.constraint.compile import Compiler
 from mlxcel.engine.constraint.matcher import Matcher
 from mlxcel.engine.decode import Decoder
-from mlxcel.engine.draft.build import speculation_from
+from mlxcel.engine.draft.build import speculation_from, with_taps
+from mlxcel.engine.draft.heads import DraftHead
 from mlxcel.engine.fetching import Fetching, FetchQueue
 from mlxcel.engine.intake import Intake, prompt_of
 from mlxcel.engine.kv.choose import batch_for, can_batch, can_cohort
@@ -145,11 +146,16 @@ class ChatWorker(Worker):
         return 1
 
     def _build(
-        self, model: LoadedModel, drafter: LoadedModel | None, window: int, progress: Progress
+        self,
+        model: LoadedModel,
+        drafter: LoadedModel | DraftHead | None,
+        window: int,
+        progress: Progress,
     ) -> None:
         scheduler, cache = self.options["scheduler"], self.options["cache"]
         chunk = self._chunk(model.backend)
         plan = plan_kv(model.network, model.family, cache)
+        model, plan = with_taps(model, plan, drafter)
         card = card_in_mode(memory_card(model), model.network, plan)
         size = plan.cap
         memory = working_set_bytes(model.backend)

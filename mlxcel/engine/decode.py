@@ -16,6 +16,7 @@ well (others: padding), draws at each of those places what it would have drawn t
 it has foreseen (`draft`).
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import cast
@@ -24,9 +25,9 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from mlxcel.engine.constraint.masks import bits, fill
-from mlxcel.engine.draft.rounds import accepted_runs, as_inputs, draw_later
+from mlxcel.engine.draft.rounds import NO_RUN, Run, as_inputs, draw_later, runs_of
 from mlxcel.engine.draft.speculation import Speculation
-from mlxcel.engine.kv.batch import KVBatch, KVRewinding
+from mlxcel.engine.kv.batch import KVBatch, KVReplaying, KVRewinding
 from mlxcel.engine.kv.prefilled import Prefilled
 from mlxcel.engine.language import LanguageCounters
 from mlxcel.engine.lora import LoraScales
@@ -149,15 +150,18 @@ class Decoder:
     def step(self) -> Iterator[Said]:
         """Read what is in flight and start the next step, in the order that suits the rows."""
         if self._speculation is not None:
-            proposed = self._speculation.ask(self.rows)
+            began_s = time.perf_counter()
+            if self._flight is not None and self._speculation.wants_all_read(self.rows):
+                yield from self.settle()
+            proposed = self._speculation.ask(self.rows, self._kv)
             if proposed and self._flight is not None:
                 # Without the token in flight: what is foreseen after it counts.
                 yield from self.settle()
-                proposed = self._speculation.ask(self.rows)
+                proposed = self._speculation.ask(self.rows, self._kv)
             if proposed:
-                yield from self._round(self._speculation, proposed)
+                yield from self._round(self._speculation, proposed, began_s)
                 return
-            self._speculation.passed(self.rows)
+            self._speculation.passed(self.rows, self._kv)
         if self._must_read_first():
             yield from self.settle()
         landed = self._flight
@@ -191,27 +195,48 @@ class Decoder:
         self._kv.check()
 
     def _round(
-        self, speculation: Speculation, proposed: dict[Sequence, list[int]]
+        self, speculation: Speculation, proposed: dict[Sequence, list[int]], began_s: float
     ) -> Iterator[Said]:
         """Nothing is in flight, before or after."""
-        kv = cast(KVRewinding, self._kv)
         rows = list(self.rows)
         guesses = [proposed.get(row, []) for row in rows]
         inputs = as_inputs(rows, guesses)
-        kv.begin(inputs.shape[1])
-        logits = self._forward(inputs)
+        logits = self._wide(inputs)
         positions = [row.started for row in rows]
         flight = self._choose(logits[:, 0])
-        later = draw_later(logits, rows, positions, guesses)
-        runs = accepted_runs(flight.drawn.tokens, later, guesses)
-        kv.advance([1 + len(run) for run in runs])
-        for row, guess, run in zip(rows, guesses, runs, strict=True):
-            row.started += len(run)
-            if guess:
-                speculation.took(row, len(guess), len(run))
+        later = draw_later(
+            logits, rows, positions, guesses, history=self._history, state=self._state
+        )
+        runs = runs_of(flight.drawn.tokens, later, guesses, rows)
+        self._keep_only(inputs, [1 + len(run.tokens) for run in runs])
+        for place, (row, run) in enumerate(zip(rows, runs, strict=True)):
+            row.started += len(run.tokens)
+            self._history.extend(place, run.tokens)
+            if run.state is not None:
+                self._state.put(place, run.state)
+        tried, kept = [len(guess) for guess in guesses], [len(run.tokens) for run in runs]
+        speculation.took(rows, tried, kept)
+        speculation.lasted((time.perf_counter() - began_s) * 1e3, rows, tried, kept)
+        self._language.read_runs(rows, logits, kept)
         yield from self._land(flight, runs)
 
-    def _land(self, landed: _Flight | None, runs: list[list[int]] | None = None) -> Iterator[Said]:
+    def _wide(self, inputs: mx.array) -> mx.array:
+        """A forward of which not all positions may count."""
+        if self._kv.can_rewind:
+            cast(KVRewinding, self._kv).begin(inputs.shape[1])
+        else:
+            cast(KVReplaying, self._kv).mark()
+        return self._forward(inputs)
+
+    def _keep_only(self, inputs: mx.array, kept: list[int]) -> None:
+        """Of each row's positions the first few."""
+        if self._kv.can_rewind:
+            cast(KVRewinding, self._kv).advance(kept)
+        elif kept[0] < inputs.shape[1]:
+            cast(KVReplaying, self._kv).back()
+            self._forward(inputs[:, : kept[0]])
+
+    def _land(self, landed: _Flight | None, runs: list[Run] | None = None) -> Iterator[Said]:
         """`runs`: of each row, what it says after its token."""
         if landed is None:
             return
@@ -222,9 +247,10 @@ class Decoder:
         for place, row in enumerate(landed.rows):
             if not row.is_done:
                 yield Said(row, tokens[place], scores[place], landed.closing[place])
-            for token in runs[place] if runs else ():
+            run = NO_RUN if runs is None else runs[place]
+            for token, told in zip(run.tokens, run.scores, strict=True):
                 if not row.is_done:
-                    yield Said(row, token, None, is_forced=False)
+                    yield Said(row, token, told, is_forced=False)
         self._reading = None
 
     def _must_read_first(self) -> bool:
@@ -237,7 +263,8 @@ class Decoder:
         self._kv.leave(place)
         self._history.leave(place)
         self._state.leave(place)
-        row.draft = None
+        if self._speculation is not None:
+            self._speculation.leave(row)
         last = self.rows.pop()
         if last is not row:
             self.rows[place] = last

@@ -37,6 +37,15 @@ class LanguageCounters:
             self._of_rows[row] = _read_banned(row.sampling.wide_bias)
         return self._of_rows[row]
 
+    def read_runs(self, rows: Sequence[Row], logits: mx.array, lengths: Sequence[int]) -> None:
+        """As many steps more as tokens came true. `logits` `[rows, span, vocab]`."""
+        if not any(row.sampling.wide_bias for row in rows):
+            return
+        for n in range(1, 1 + max(lengths)):
+            places = [place for place, length in enumerate(lengths) if length >= n]
+            there = [rows[place] for place in places]
+            self.read(there, self.watch(there, logits[mx.array(places), n]))
+
     def read(self, rows: Sequence[Row], likeliest: mx.array | None) -> None:
         if likeliest is None:
             return

@@ -2,7 +2,7 @@
 
 import array
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from mlxcel.core.events import FinishReason
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.core.status import WorkerStats
 from mlxcel.engine.chat import ChatWorker
+from mlxcel.engine.draft.heads import DraftHead
 from mlxcel.engine.draft.load import load_drafter
 from mlxcel.link.messages import (
     Frame,
@@ -23,7 +24,7 @@ from mlxcel.link.messages import (
     Submit,
     ToWorker,
 )
-from mlxcel.weights.load import load_model
+from mlxcel.weights.load import LoadedModel, load_model
 
 SCHEDULER = {
     "parallel": 4,
@@ -58,6 +59,7 @@ class Driver:
         fuse: str = "off",
         draft: Mapping[str, Any] | None = None,
         drafter: Path | None = None,
+        head: Callable[[LoadedModel], DraftHead] | None = None,
         **scheduler: Any,
     ) -> None:
         policy = preemption or "longest-first"
@@ -90,6 +92,8 @@ class Driver:
             own = {"path": str(drafter), "precision": "float32", "batch": 4, "device": "auto"}
             own["weight_materialization"] = "eager"
             parts["drafter"] = load_drafter(own, _quiet, model=self.model)
+        if head is not None:
+            parts["drafter"] = head(self.model)
         self.info = self.worker.setup(parts, _quiet)
         self.frames: list[Frame] = []
 

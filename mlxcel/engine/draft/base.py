@@ -39,6 +39,8 @@ class RowDraft:
     """Asks in a row without a proposal."""
     shadow: list[int] = field(default_factory=list)
     """What would have been proposed, while the governor only watches."""
+    shadow_at: int = 0
+    """The place in the text of its first token."""
 
     @property
     def is_patient(self) -> bool:

@@ -2,16 +2,22 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from mlx_lm.models.cache import make_prompt_cache
 
 from mlxcel.core.status import DraftInfo
 from mlxcel.engine.draft.base import Drafter, RowDraft
 from mlxcel.engine.draft.full_model import FullModel
 from mlxcel.engine.draft.governor import Gated, Governor, Graded
+from mlxcel.engine.draft.heads import DraftHead
 from mlxcel.engine.draft.prompt_lookup import PromptLookup
-from mlxcel.engine.draft.speculation import Speculation
+from mlxcel.engine.draft.speculation import Policy, Speculation
+from mlxcel.engine.draft.taps import Tapped
 from mlxcel.engine.kv.batch import KVBatch
+from mlxcel.engine.kv.modes import KVPlan, are_plain
 from mlxcel.engine.report import Report
 from mlxcel.engine.sequence import Sequence as Row
 from mlxcel.weights.load import LoadedModel
@@ -24,51 +30,79 @@ NAMES = {"prompt_lookup": "prompt-lookup", "full_model": "full-model"}
 MakeDrafter = Callable[[Row], Drafter]
 
 
+def with_taps(
+    model: LoadedModel, plan: KVPlan, drafter: LoadedModel | DraftHead | None
+) -> tuple[LoadedModel, KVPlan]:
+    """The model and its plan with what the drafter wants to see of it, where its KV can be taken
+    back at all: with a cap, or with KV modes beside states, it cannot."""
+    if not isinstance(drafter, DraftHead):
+        return model, plan
+    is_mixed = bool(plan.codecs) and not are_plain(make_prompt_cache(model.network))
+    if plan.cap or is_mixed:
+        return model, plan
+    tapped = Tapped(model.network, drafter.taps, drafter.project)
+    return replace(model, network=tapped), plan.with_one_more()
+
+
 def speculation_from(
     draft: Mapping[str, Any],
     *,
-    drafter: LoadedModel | None,
+    drafter: LoadedModel | DraftHead | None,
     model: LoadedModel,
     kv: KVBatch,
     chunk: int,
     window: int,
     report: Report,
+    policy: Policy | None = None,
 ) -> Speculation | None:
-    """None: no row proposes anything. `drafter` where the kind has a model of its own; `chunk`:
-    tokens of a prompt it reads at once."""
+    """None: no row proposes anything. `drafter` where the kind has a model of its own, `model`
+    with its taps; `chunk`: tokens of a prompt it reads at once."""
     kind = draft["kind"]
     if kind == "none":
         log.info("speculative=off")
         return None
-    if not kv.can_rewind:
+    is_head = isinstance(drafter, DraftHead)
+    if not (kv.can_rewind or (is_head and kv.can_replay)):
         log.warning("draft=%s is without effect: rows cannot give KV back here", kind)
         return None
-    policy = _policy(draft, model.backend)
+    governed = _policy(draft, model.backend)
     info = DraftInfo(
-        kind=NAMES[kind],
+        kind=NAMES.get(kind, kind),
         model=None if drafter is None else drafter.folder.name,
-        max_draft=draft["max_draft"],
+        max_draft=drafter.most if isinstance(drafter, DraftHead) else draft["max_draft"],
     )
+    most = draft["max_batch"] if kv.can_rewind else 1
+    if most < draft["max_batch"]:
+        log.info("draft.max_batch %d -> 1: states are taken back row by row", draft["max_batch"])
     log.info(
         "speculative=%s (max_draft=%d, policy=%s, max_batch=%d)",
-        *(info.kind, info.max_draft, policy, draft["max_batch"]),
+        *(info.kind, info.max_draft, governed, most),
     )
     make = _maker(draft, drafter, model, chunk)
     return Speculation(
         info,
-        lambda row: RowDraft(make(row), _governor(policy, info.max_draft)),
-        max_batch=draft["max_batch"],
+        lambda row: RowDraft(make(row), _governor(governed, info.max_draft)),
+        max_batch=most,
         window=window,
         report=report,
+        is_head=is_head,
+        chunk=chunk,
+        policy=policy,
     )
 
 
 def _maker(
-    draft: Mapping[str, Any], drafter: LoadedModel | None, model: LoadedModel, chunk: int
+    draft: Mapping[str, Any],
+    drafter: LoadedModel | DraftHead | None,
+    model: LoadedModel,
+    chunk: int,
 ) -> MakeDrafter:
     if drafter is None:
         sizes = {name: draft[name] for name in ("ngram_min", "ngram_max")}
         return lambda _: PromptLookup(**sizes)
+    if isinstance(drafter, DraftHead):
+        head = drafter
+        return lambda row: head.make(row.sampling)
     vocab = min(model.vocab_size, drafter.vocab_size)
     make = partial(FullModel, drafter.network, vocab=vocab, chunk=chunk)
     return lambda row: make(row.sampling)

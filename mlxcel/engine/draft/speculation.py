@@ -2,65 +2,155 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Protocol, cast
 
 from mlxcel.core.events import Drafted
-from mlxcel.core.sampling import SamplingParams
 from mlxcel.core.status import DraftInfo
 from mlxcel.engine.draft.base import RowDraft
+from mlxcel.engine.draft.eligible import is_eligible
+from mlxcel.engine.draft.heads import HiddenDrafter
+from mlxcel.engine.draft.taps import whole
+from mlxcel.engine.kv.batch import KVBatch
 from mlxcel.engine.report import Report
-from mlxcel.engine.sampling.adaptive import is_adaptive
-from mlxcel.engine.sampling.mirostat import is_mirostat
 from mlxcel.engine.sequence import Sequence as Row
 
 log = logging.getLogger(__name__)
 
 MakeDraft = Callable[[Row], RowDraft]
+WATCHED = 8
+"""Steps between two shadow proposals of a drafter that has to work for them."""
+
+
+class Policy(Protocol):
+    """Whether drafting pays at all here, found out by measuring. A burst is the drafting of one
+    row; times are those of whole steps, drafting included."""
+
+    @property
+    def is_enabled(self) -> bool: ...
+
+    @property
+    def wants_plain(self) -> bool:
+        """The next step of a lone row is to be an ordinary one, and timed."""
+        ...
+
+    def begin(self) -> None: ...
+
+    def round(self, ms: float, accepted: int) -> None: ...
+
+    def plain(self, ms: float) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Always:
+    """Nobody measures."""
+
+    is_enabled = True
+    wants_plain = False
+
+    def begin(self) -> None: ...
+
+    def round(self, ms: float, accepted: int) -> None: ...
+
+    def plain(self, ms: float) -> None: ...
+
+    def end(self) -> None: ...
 
 
 class Speculation:
     """Owned by the decode loop. `max_batch`: with more rows than that in the batch nobody is
-    asked. `window`: tokens that a row may hold; 0: any number."""
+    asked. `window`: tokens that a row may hold; 0: any number. `chunk`: tokens of a text whose
+    hidden states a drafter reads at once; 0: all. `is_head`: it reads them."""
 
     def __init__(
-        self, info: DraftInfo, make: MakeDraft, *, max_batch: int, window: int, report: Report
+        self,
+        info: DraftInfo,
+        make: MakeDraft,
+        *,
+        max_batch: int,
+        window: int,
+        report: Report,
+        is_head: bool = False,
+        chunk: int = 0,
+        policy: Policy | None = None,
     ) -> None:
         self.info = info
         self._make = make
         self._report = report
         self._max_batch = max_batch
         self._window = window
+        self._is_head = is_head
+        self._chunk = chunk
+        self._policy = policy or Always()
+        self._burst: Row | None = None
 
     def enter(self, row: Row) -> None:
         """A row begins to decode. One that comes back has lost its drafter for good."""
         is_new = not row.output and not row.has_forgotten
-        row.draft = self._make(row) if is_new and is_eligible(row) else None
+        is_asked = is_new and is_eligible(row, is_head=self._is_head)
+        row.draft = self._make(row) if is_asked else None
+
+    def leave(self, row: Row) -> None:
+        """It decodes no more."""
+        row.draft = None
+        if row is self._burst:
+            self._burst = None
+            self._policy.end()
 
     def needs_tokens(self, rows: Sequence[Row]) -> bool:
         """Whether some row is to be asked before its next step is started, with all it has said
         known."""
-        return any(not draft.is_patient for _, draft in self._gated(rows))
+        return any(not draft.is_patient for _, _, draft in self._gated(rows))
 
-    def ask(self, rows: Sequence[Row]) -> dict[Row, list[int]]:
-        """What rows propose to say next, those alone that do. Asks the same again when nothing
-        was said in between."""
-        found = {}
-        for row, draft in self._gated(rows):
-            count = min(draft.governor.budget, self._room(row))
-            if count > 0 and (proposed := self._proposed(row, draft, count)):
+    def wants_all_read(self, rows: Sequence[Row]) -> bool:
+        """Whether some row is about to be asked whose drafter would work in vain while a token is
+        unread."""
+        gated = self._gated(rows)
+        return any(not d.drafter.is_free and self._count(row, d) > 0 for _, row, d in gated)
+
+    def ask(self, rows: Sequence[Row], kv: KVBatch) -> dict[Row, list[int]]:
+        """What rows propose to say next, those alone that do; nothing of a row whose step is to be
+        timed without. Asks the same again when nothing was said in between."""
+        found: dict[Row, list[int]] = {}
+        for place, row, draft in self._gated(rows):
+            if self._is_probed(rows, row):
+                return {row: []}
+            count = self._count(row, draft)
+            if count > 0 and (proposed := self._proposed(place, row, draft, count, kv)):
                 found[row] = proposed
         return found
 
-    def passed(self, rows: Sequence[Row]) -> None:
+    def passed(self, rows: Sequence[Row], kv: KVBatch) -> None:
         """The step is an ordinary one: nobody has proposed anything."""
-        for row, draft in self._gated(rows):
+        for place, row, draft in self._gated(rows):
             draft.fruitless += 1
             if not draft.governor.budget:
                 draft.governor.passed()
             if draft.governor.watches:
-                self._watch(row, draft)
+                self._watch(place, row, draft, kv)
 
-    def took(self, row: Row, proposed: int, accepted: int) -> None:
-        """After a round."""
+    def took(self, rows: Sequence[Row], proposed: Sequence[int], accepted: Sequence[int]) -> None:
+        """After a round: of each row, how many tokens it had proposed, and how many of them came
+        true."""
+        for row, tried, kept in zip(rows, proposed, accepted, strict=True):
+            if tried:
+                self._took(row, tried, kept)
+
+    def lasted(
+        self, ms: float, rows: Sequence[Row], proposed: Sequence[int], accepted: Sequence[int]
+    ) -> None:
+        """A round, or a step without proposals in its place, from asking to knowing."""
+        if len(rows) != 1:
+            return
+        if not proposed[0]:
+            self._policy.plain(ms)
+            return
+        if self._burst is None:
+            self._burst = rows[0]
+            self._policy.begin()
+        self._policy.round(ms, accepted[0])
+
+    def _took(self, row: Row, proposed: int, accepted: int) -> None:
         draft = row.draft
         assert draft is not None
         draft.fruitless = 0
@@ -76,10 +166,17 @@ class Speculation:
         self._report.draft_proposed += proposed
         self._report.draft_accepted += accepted
 
-    def _gated(self, rows: Sequence[Row]) -> list[tuple[Row, RowDraft]]:
-        if len(rows) > self._max_batch:
+    def _gated(self, rows: Sequence[Row]) -> list[tuple[int, Row, RowDraft]]:
+        """Their places, the rows, their drafters."""
+        if len(rows) > self._max_batch or not self._policy.is_enabled:
             return []
-        return [(row, row.draft) for row in rows if row.draft is not None]
+        return [(place, row, row.draft) for place, row in enumerate(rows) if row.draft is not None]
+
+    def _count(self, row: Row, draft: RowDraft) -> int:
+        return min(draft.governor.budget, self._room(row))
+
+    def _is_probed(self, rows: Sequence[Row], row: Row) -> bool:
+        return len(rows) == 1 and row is self._burst and self._policy.wants_plain
 
     def _room(self, row: Row) -> int:
         """One token of a round is the target's own."""
@@ -89,39 +186,38 @@ class Speculation:
         free = None if row.steering is None else row.steering.free
         return room if free is None else min(room, free)
 
-    def _proposed(self, row: Row, draft: RowDraft, count: int) -> list[int]:
+    def _proposed(
+        self, place: int, row: Row, draft: RowDraft, count: int, kv: KVBatch
+    ) -> list[int]:
         """A drafter that fails costs its row no more than the drafts."""
         try:
             _hear(row, draft)
+            if self._is_head and not self._look(place, draft, kv):
+                return []
             return draft.drafter.propose(count)[:count]
         except Exception:
             log.exception("a drafter failed: its row goes on without")
             row.draft = None
             return []
 
-    def _watch(self, row: Row, draft: RowDraft) -> None:
-        """Shadow proposals cost no step of the model, though one of a drafter that is a model."""
-        shadow, before = draft.shadow, draft.heard
-        draft.shadow = self._proposed(row, draft, 1)
-        if shadow and draft.heard > before:
-            draft.governor.came_true(row.output[-1] == shadow[0])
+    def _look(self, place: int, draft: RowDraft, kv: KVBatch) -> bool:
+        """The hidden states of all tokens but the last, a chunk an ask. True: it has seen all."""
+        last = draft.heard - 1
+        stop = min(last, draft.seen + self._chunk) if self._chunk else last
+        if stop > draft.seen:
+            cast(HiddenDrafter, draft.drafter).look(whole(*kv.seen(place, draft.seen, stop)))
+            draft.seen = stop
+        return stop == last
 
-
-def is_eligible(row: Row) -> bool:
-    """Whether the draws of a row can be foreseen: none depends on the tokens before it but
-    through the model (speculative, 4)."""
-    submit = row.request.submit
-    if submit.constraint is not None or submit.top_logprobs is not None:
-        return False
-    return not feeds_back(row.sampling)
-
-
-def feeds_back(sampling: SamplingParams) -> bool:
-    return bool(
-        sampling.history_width
-        or (sampling.mirostat is not None and is_mirostat(sampling))
-        or (sampling.adaptive is not None and is_adaptive(sampling))
-    )
+    def _watch(self, place: int, row: Row, draft: RowDraft, kv: KVBatch) -> None:
+        """Shadow proposals cost no step of the model."""
+        shadow, place_in_output = draft.shadow, draft.shadow_at - len(row.base)
+        if shadow and len(row.output) > place_in_output:
+            draft.shadow = []
+            draft.governor.came_true(row.output[place_in_output] == shadow[0])
+        if draft.drafter.is_free or draft.fruitless % WATCHED == 0:
+            draft.shadow = self._proposed(place, row, draft, 1, kv)
+            draft.shadow_at = draft.heard
 
 
 def _hear(row: Row, draft: RowDraft) -> None:

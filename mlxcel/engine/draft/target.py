@@ -14,6 +14,10 @@ import mlx.nn as nn
 from mlxcel.core.errors import StartupError
 
 
+NORMS = ("norm", "final_layernorm", "embedding_norm", "norm_f")
+EMBEDDINGS = ("embed_tokens", "embeddings")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
     """All of it is the target's own: nothing is copied, quantised weights stay as they are."""
@@ -30,21 +34,18 @@ class Target:
 def target_of(network: nn.Module) -> Target:
     """Raises StartupError for a network that is built otherwise."""
     for path, module in network.named_modules():
-        if _is_body(module):
+        norm, embed = _named(module, NORMS), _named(module, EMBEDDINGS)
+        if norm is not None and embed is not None and isinstance(module.get("layers"), list):
             owner = _at(network, path.rpartition(".")[0])
-            return Target(
-                layers=module.layers,
-                norm=module.norm,
-                embed=module.embed_tokens,
-                head=_head(owner, module),
-            )
+            head = owner.lm_head if "lm_head" in owner else embed.as_linear
+            return Target(layers=module.layers, norm=norm, embed=embed, head=head)
     raise StartupError(
         f"draft: {type(network).__module__} shows neither layers nor a final norm to draft from"
     )
 
 
-def _is_body(module: nn.Module) -> bool:
-    return all(name in module for name in ("layers", "norm", "embed_tokens"))
+def _named(module: nn.Module, names: tuple[str, ...]) -> nn.Module | None:
+    return next((module[name] for name in names if name in module), None)
 
 
 def _at(network: nn.Module, path: str) -> nn.Module:
@@ -53,11 +54,3 @@ def _at(network: nn.Module, path: str) -> nn.Module:
         found = found[int(name)] if name.isdigit() else getattr(found, name)
     module: nn.Module = found
     return module
-
-
-def _head(owner: nn.Module, body: nn.Module) -> Callable[[mx.array], mx.array]:
-    if "lm_head" in owner:
-        head: Callable[[mx.array], mx.array] = owner.lm_head
-        return head
-    tied: Callable[[mx.array], mx.array] = body.embed_tokens.as_linear
-    return tied

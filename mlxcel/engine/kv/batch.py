@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import mlx.core as mx
+
 from mlxcel.engine.cache.segment import Layers
 from mlxcel.engine.kv.prefilled import Prefilled
 
@@ -49,6 +51,16 @@ class KVBatch(Protocol):
         """Whether it is a `KVRewinding`."""
         ...
 
+    @property
+    def can_replay(self) -> bool:
+        """Whether it is a `KVReplaying`."""
+        ...
+
+    def seen(self, place: int, start: int, stop: int) -> tuple[mx.array, mx.array]:
+        """Keys and values `[1, heads, stop - start, dim]` that the last layer has of a row's
+        positions, where that layer holds them all."""
+        ...
+
     def check(self) -> None: ...
 
 
@@ -69,6 +81,18 @@ class KVRewinding(KVBatch, Protocol):
 
     def advance(self, kept: Sequence[int] | None = None) -> None:
         """`kept`: of each row, how many of its `span` positions; None: one."""
+        ...
+
+
+class KVReplaying(KVBatch, Protocol):
+    """A lone row can be taken back to where it was, and read again from there."""
+
+    def mark(self) -> None:
+        """Before a step that may have to be taken back."""
+        ...
+
+    def back(self) -> None:
+        """To where it was marked."""
         ...
 
 

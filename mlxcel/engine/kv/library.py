@@ -6,11 +6,12 @@ caches can be merged, at the price of a mask and per-layer offset arithmetic in 
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, CacheList
 
+from mlxcel.engine.kv.mark import Mark
 from mlxcel.engine.kv.prefilled import Prefilled
 
 Fresh = Callable[[], list[Any]]
@@ -23,10 +24,12 @@ class LibraryKV:
     label = "batched forward over mlx-lm's batch caches"
     keeps_columns = False
     can_rewind = False
+    can_replay = True
 
     def __init__(self, fresh: Fresh) -> None:
         self._fresh = fresh
         self.layers: list[Any] = []
+        self._mark: Mark | None = None
         self._rows = 0
 
     def __len__(self) -> int:
@@ -56,6 +59,12 @@ class LibraryKV:
         for layer in self.layers:
             layer.filter(mx.array(order))
 
+    def seen(self, place: int, start: int, stop: int) -> tuple[mx.array, mx.array]:
+        last = self.layers[-1]
+        before = cast(list[int], last.left_padding.tolist())[place]
+        at = slice(before + start, before + stop)
+        return last.keys[place : place + 1, :, at], last.values[place : place + 1, :, at]
+
     def states(self, place: int) -> list[Any]:
         """The caches of one row, of mlx-lm's kinds for rows; they may share memory with ours."""
         return [layer.extract(place) for layer in self.layers]
@@ -65,6 +74,15 @@ class LibraryKV:
 
     def advance(self) -> None:
         """Nothing to do: the caches advance when they are written."""
+
+    def mark(self) -> None:
+        assert len(self) == 1, "rows that read unequally much again cannot do it together"
+        self._mark = Mark(self.layers)
+
+    def back(self) -> None:
+        assert self._mark is not None
+        self._mark.back()
+        self._mark = None
 
     def check(self) -> None:
         """Our own invariants, for tests: every layer has one place a row, and none is left."""
@@ -78,10 +96,12 @@ class SoloKV:
     label = "one row at a time"
     keeps_columns = False
     can_rewind = False
+    can_replay = True
 
     def __init__(self, fresh: Fresh) -> None:
         self._fresh = fresh
         self.layers: list[Any] = []
+        self._mark: Mark | None = None
 
     def __len__(self) -> int:
         return 1 if self.layers else 0
@@ -98,6 +118,10 @@ class SoloKV:
         assert place == 0 and self.layers
         self.layers = []
 
+    def seen(self, place: int, start: int, stop: int) -> tuple[mx.array, mx.array]:
+        last = self.layers[-1]
+        return last.keys[:, :, start:stop], last.values[:, :, start:stop]
+
     def states(self, place: int) -> list[Any]:
         """The row's own caches, which go on changing: they are to be copied."""
         assert place == 0 and self.layers
@@ -108,6 +132,15 @@ class SoloKV:
 
     def advance(self) -> None:
         """Nothing to do: the caches advance when they are written."""
+
+    def mark(self) -> None:
+        assert len(self) == 1, "rows that read unequally much again cannot do it together"
+        self._mark = Mark(self.layers)
+
+    def back(self) -> None:
+        assert self._mark is not None
+        self._mark.back()
+        self._mark = None
 
     def check(self) -> None:
         """Nothing can be left over: the one row's caches are all there is."""

@@ -4,6 +4,8 @@ the former keep their KV in a form of its own (KV modes)."""
 from collections.abc import Sequence
 from typing import Any
 
+import mlx.core as mx
+
 from mlxcel.engine.kv.library import LibraryKV, SoloKV
 from mlxcel.engine.kv.prefilled import Prefilled
 from mlxcel.engine.kv.ragged import RaggedKV
@@ -15,6 +17,7 @@ class MixedKV:
 
     keeps_columns = False
     can_rewind = False
+    can_replay = False
 
     def __init__(
         self, attending: RaggedKV, rest: LibraryKV | SoloKV, attends: Sequence[bool]
@@ -52,6 +55,10 @@ class MixedKV:
     def leave(self, place: int) -> None:
         self._attending.leave(place)
         self._rest.leave(place)
+
+    def seen(self, place: int, start: int, stop: int) -> tuple[mx.array, mx.array]:
+        last = self._attending if self._attends[-1] else self._rest
+        return last.seen(place, start, stop)
 
     def begin(self) -> None:
         self._attending.begin()

@@ -42,6 +42,10 @@ class KVPlan:
     def codec(self, layer: int) -> LayerCodec | None:
         return self.codecs[layer] if self.codecs else None
 
+    def with_one_more(self) -> "KVPlan":
+        """Of a network that keeps something in a layer of its own besides: that stays as it is."""
+        return replace(self, codecs=(*self.codecs, None)) if self.codecs else self
+
     @property
     def layout(self) -> str:
         """What one must know to read kept KV: files of another layout are foreign."""

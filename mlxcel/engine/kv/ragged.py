@@ -30,6 +30,7 @@ class RaggedKV:
     """
 
     keeps_columns = True
+    can_replay = False
 
     def __init__(
         self,
@@ -107,6 +108,12 @@ class RaggedKV:
         """Copies of a row's columns, not evaluated. Not of a row that `has_dropped` some."""
         assert stop <= self._lengths[place] and not self.has_dropped(place)
         return tuple(layer.extract(place, start, stop) for layer in self.layers)
+
+    def seen(self, place: int, start: int, stop: int) -> tuple[mx.array, mx.array]:
+        """Of the last layer, which is kept as it is."""
+        assert stop <= self._lengths[place] and not self.has_dropped(place)
+        keys, values = self.layers[-1].extract(place, start, stop)
+        return keys, values
 
     def has_dropped(self, place: int) -> bool:
         """Whether the ring has gone round: column c is not position c any more."""

@@ -45,6 +45,20 @@ class History:
             newest = tokens[:, None].astype(mx.int32)
             self.tokens = mx.concatenate([self.tokens[:, 1:], newest], axis=1)
 
+    def extend(self, place: int, tokens: Sequence[int]) -> None:
+        """One row has said several more."""
+        if self.width and tokens:
+            row = self.after(place, tokens)
+            self.tokens[place : place + 1] = row
+
+    def after(self, place: int, tokens: Sequence[int]) -> mx.array:
+        """What a row's history will be once it has said `tokens`: `[1, width]`."""
+        row = self.tokens[place : place + 1]
+        if not self.width:
+            return row
+        new = mx.array([list(tokens)], dtype=mx.int32).reshape(1, len(tokens))
+        return mx.concatenate([row, new], axis=1)[:, len(tokens) :]
+
     def _widen(self, width: int) -> None:
         missing = width - self.width
         if missing > 0:

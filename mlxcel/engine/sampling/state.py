@@ -24,6 +24,12 @@ def initial_state(params: SamplingParams) -> tuple[float, float]:
     return 0.0, 0.0
 
 
+def remembers(params: SamplingParams) -> bool:
+    """Whether a draw changes what the next one begins with."""
+    is_steady = params.mirostat is None or not is_mirostat(params)
+    return not is_steady or (params.adaptive is not None and is_adaptive(params))
+
+
 class RowState:
     """Owned by the decode loop: `values` float32 `[rows, 2]`. Row i belongs to place i."""
 
@@ -47,6 +53,10 @@ class RowState:
     def take(self, values: mx.array) -> None:
         """What a step has left behind (`Drawn.state`)."""
         self.values = values
+
+    def put(self, place: int, values: mx.array) -> None:
+        """`[1, 2]`, of one row."""
+        self.values[place : place + 1] = values
 
     def row(self, place: int) -> tuple[float, float]:
         """Read from the device, which may have to be waited for: to preempt a row."""

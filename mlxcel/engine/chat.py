@@ -5,6 +5,7 @@ Knows token ids and rows. Knows nothing of text, HTTP or processes.
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache as cached
 from typing import Any
 
@@ -21,7 +22,7 @@ from mlxcel.engine.compiling import Compiling
 from mlxcel.engine.constraint.compile import Compiler
 from mlxcel.engine.constraint.matcher import Matcher
 from mlxcel.engine.decode import Decoder
-from mlxcel.engine.draft.build import speculation_from, with_taps
+from mlxcel.engine.draft.build import speculation_from, weights_bytes, with_taps
 from mlxcel.engine.draft.heads import DraftHead
 from mlxcel.engine.fetching import Fetching, FetchQueue
 from mlxcel.engine.intake import Intake, prompt_of
@@ -157,6 +158,7 @@ class ChatWorker(Worker):
         plan = plan_kv(model.network, model.family, cache)
         model, plan = with_taps(model, plan, drafter)
         card = card_in_mode(memory_card(model), model.network, plan)
+        card = replace(card, weights_bytes=card.weights_bytes + weights_bytes(drafter))
         size = plan.cap
         memory = working_set_bytes(model.backend)
         blocks = blocks_of(cache["kv_budget"], card, memory, chunk, slots=self._slots)

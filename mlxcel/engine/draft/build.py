@@ -4,8 +4,10 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
+import mlx.core as mx
+from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 
 from mlxcel.core.status import DraftInfo
@@ -44,6 +46,14 @@ def with_taps(
     return replace(model, network=tapped), plan.with_one_more()
 
 
+def weights_bytes(drafter: LoadedModel | DraftHead | None) -> int:
+    """Beside those of the model."""
+    if drafter is None:
+        return 0
+    arrays = cast(list[tuple[str, mx.array]], tree_flatten(drafter.network.parameters()))
+    return sum(array.nbytes for _, array in arrays)
+
+
 def speculation_from(
     draft: Mapping[str, Any],
     *,
@@ -74,10 +84,13 @@ def speculation_from(
     most = draft["max_batch"] if kv.can_rewind else 1
     if most < draft["max_batch"]:
         log.info("draft.max_batch %d -> 1: states are taken back row by row", draft["max_batch"])
-    log.info(
-        "speculative=%s (max_draft=%d, policy=%s, max_batch=%d)",
-        *(info.kind, info.max_draft, governed, most),
-    )
+    told = f"max_draft={info.max_draft}, policy={governed}, max_batch={most}"
+    if isinstance(drafter, DraftHead):
+        about = ", ".join(f"{name}={value}" for name, value in drafter.about.items())
+        log.info("speculative=%s", info.kind)
+        log.info("%s: %s, %s", drafter.name, told, about)
+    else:
+        log.info("speculative=%s (%s)", info.kind, told)
     make = _maker(draft, drafter, model, chunk)
     return Speculation(
         info,

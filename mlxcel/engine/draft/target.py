@@ -13,7 +13,6 @@ import mlx.nn as nn
 
 from mlxcel.core.errors import StartupError
 
-
 NORMS = ("norm", "final_layernorm", "embedding_norm", "norm_f")
 EMBEDDINGS = ("embed_tokens", "embeddings")
 

@@ -20,6 +20,7 @@ HEADS: dict[str, Any] = {
     "block_size": None,
     "precision": "auto",
     "quantize": True,
+    "glm_hidden_tap": "post",
     "weight_materialization": "eager",
 }
 

@@ -43,8 +43,9 @@ class Family:
     """Of a tensor in the target's own checkpoint."""
     renamed: Callable[[Tensors, LoadedModel], Tensors]
     """From the names of a file to those of the network."""
-    build: Callable[[LoadedModel, Tensors, Mapping[str, Any]], nn.Module]
-    """A `Head`, with random weights, for tensors so named; the config is that of their folder.
-    Raises StartupError."""
+    build: Callable[[LoadedModel, Tensors, Mapping[str, Any], Mapping[str, Any]], nn.Module]
+    """A `Head`, with random weights, for tensors so named, the config of their folder and the
+    options. What it has as `embed_tokens` or `lm_head` stands for the target's. Raises
+    StartupError."""
     taps: Callable[[LoadedModel, Mapping[str, Any]], tuple[int, ...]]
     """By the options: target layers that are read; none: the output of the final norm."""

@@ -5,7 +5,7 @@ The folder's config says of what kind they are; without a folder the target's fa
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,14 +17,15 @@ from mlxcel.core.errors import StartupError
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.draft.heads import DraftHead
 from mlxcel.engine.draft.mtp.drafter import NextTokens
+from mlxcel.engine.draft.mtp.glm4 import GLM4_MOE, GLM4_MOE_LITE
 from mlxcel.engine.draft.mtp.head import Family, Head, Tensors
 from mlxcel.engine.draft.mtp.qwen3_5 import QWEN3_5
 from mlxcel.engine.draft.mtp.tensors import fill, hold, is_quantised, quantise, read_folder
-from mlxcel.engine.draft.target import target_of
+from mlxcel.engine.draft.target import Target, target_of
 from mlxcel.weights.load import LoadedModel
 from mlxcel.worker.base import Progress
 
-FAMILIES = (QWEN3_5,)
+FAMILIES = (QWEN3_5, GLM4_MOE_LITE, GLM4_MOE)
 LEAST = 2
 """Tokens of a verify step with one proposal in it."""
 
@@ -46,13 +47,13 @@ def load_mtp(options: Mapping[str, Any], progress: Progress, *, model: LoadedMod
     path = options["path"]
     found = _inside(model) if path is None else _in_folder(Path(path), model)
     named = found.family.renamed(found.tensors, model)
-    network = found.family.build(model, named, found.config)
+    network = found.family.build(model, named, found.config, options)
     fill(network, named, found.folder)
     _hold(network, options, model)
     if options["weight_materialization"] == "eager":
         progress("drafter: loading weights", None)
         mx.eval(network.parameters())
-    head, target = cast(Head, network), target_of(model.network)
+    head, target = cast(Head, network), _beside(network, target_of(model.network))
 
     def make(sampling: SamplingParams) -> NextTokens:
         return NextTokens(head, target, sampling, vocab=model.vocab_size)
@@ -74,6 +75,15 @@ def load_mtp(options: Mapping[str, Any], progress: Progress, *, model: LoadedMod
             "parameters": get_total_parameters(network),
             "is_quantised": is_quantised(network),
         },
+    )
+
+
+def _beside(network: nn.Module, target: Target) -> Target:
+    """With the embedding and the output layer that the heads have of their own."""
+    return replace(
+        target,
+        embed=network.embed_tokens if "embed_tokens" in network else target.embed,
+        head=network.lm_head if "lm_head" in network else target.head,
     )
 
 

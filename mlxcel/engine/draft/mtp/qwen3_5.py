@@ -71,7 +71,9 @@ def _is_norm(name: str) -> bool:
     return kind == "weight" and "norm" in module.rpartition(".")[2]
 
 
-def _build(model: LoadedModel, named: Tensors, config: Mapping[str, Any]) -> nn.Module:
+def _build(
+    model: LoadedModel, named: Tensors, config: Mapping[str, Any], _: Mapping[str, Any]
+) -> nn.Module:
     args = cast(TextModelArgs, model.network.language_model.args)
     text = config.get("text_config") or config
     if args.num_experts or text.get("num_experts"):

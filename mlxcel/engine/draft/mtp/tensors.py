@@ -7,13 +7,15 @@ from typing import Any, cast
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx.utils import tree_flatten
+from mlx.utils import tree_flatten, tree_map_with_path
 from mlx_lm.utils import dequantize_model, infer_quant_config
 
 from mlxcel.core.errors import StartupError
 from mlxcel.engine.draft.mtp.head import Tensors
 
 INDEX = "model.safetensors.index.json"
+EXACT = "e_score_correction_bias"
+"""Experts are told apart by small differences of it: it stays as it is stored."""
 
 
 def read_folder(folder: Path, is_wanted: Callable[[str], bool] = lambda _: True) -> Tensors:
@@ -74,7 +76,12 @@ def _quantise_as_stored(network: nn.Module, tensors: Tensors) -> None:
 def hold(network: nn.Module, dtype: mx.Dtype, *, is_dense: bool) -> None:
     if is_dense:
         dequantize_model(network)
-    network.set_dtype(dtype)
+
+    def held(name: str, array: mx.array) -> mx.array:
+        is_plain = mx.issubdtype(array.dtype, mx.floating) and not name.endswith(EXACT)
+        return array.astype(dtype) if is_plain else array
+
+    network.update(tree_map_with_path(held, network.parameters()))
 
 
 def quantise(network: nn.Module, quantization: Mapping[str, Any]) -> None:
@@ -89,4 +96,5 @@ def quantise(network: nn.Module, quantization: Mapping[str, Any]) -> None:
 
 
 def is_quantised(network: nn.Module) -> bool:
-    return any(hasattr(module, "bits") for _, module in network.named_modules())
+    """Linear layers are what counts: some small ones cannot be made dense again."""
+    return any(isinstance(module, nn.QuantizedLinear) for _, module in network.named_modules())

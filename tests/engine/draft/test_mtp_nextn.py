@@ -1,6 +1,7 @@
-"""The next-token layer of GLM 4 mixtures, against mlx-lm's own layer over the whole text."""
+"""Heads that are one layer more, against mlx-lm's own layer over the whole text."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,14 @@ import mlx.core as mx
 import mlx.nn as nn
 import pytest
 from mlx.utils import tree_flatten
+from mlx_lm.utils import dequantize_model
 
 from mlxcel.core.errors import StartupError
 from mlxcel.core.sampling import SamplingParams
+from mlxcel.engine.draft.mtp.tensors import quantise
 from tests.engine.draft.mtp_parts import heads, target
-from tests.tiny.mtp_glm import (
+from tests.tiny.mtp_nextn import (
+    DEEPSEEK_V3,
     GLM4_MOE,
     GLM4_MOE_LITE,
     LAYERS,
@@ -25,7 +29,9 @@ from tests.tiny.mtp_glm import (
     layer_of,
 )
 
-CONFIGS = pytest.mark.parametrize("config", [GLM4_MOE_LITE, GLM4_MOE], ids=["lite", "full"])
+CONFIGS = pytest.mark.parametrize(
+    "config", [GLM4_MOE_LITE, GLM4_MOE, DEEPSEEK_V3], ids=["glm-lite", "glm", "deepseek"]
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,9 +47,13 @@ def _nothing_is_compiled() -> Iterator[None]:
 def test_both_layouts_give_what_was_trained(
     tmp_path: Path, config: dict[str, Any], layout: str
 ) -> None:
-    inside = layout == "checkpoint"
-    model = target(build_target(tmp_path / "t", config, as_trained(config) if inside else None))
-    found = heads(model, None if inside else build_head(tmp_path / "h", config))
+    model = target(build_target(tmp_path / "target", config))
+    if layout == "folder":
+        found = heads(model, build_head(tmp_path / "head", config))
+    else:
+        # mlx-lm itself knows the layer of DeepSeek V3 by its number alone, 61.
+        whole = build_target(tmp_path / "whole", config, as_trained(config))
+        found = heads(replace(model, folder=whole))
     weights = dict(tree_flatten(found.network.parameters()))
     block = {f"mtp_block.{name}": array for name, array in layer_of(grown(config)).items()}
     expected = head_around(config) | block
@@ -71,6 +81,13 @@ def test_proposals_are_those_of_the_layer_over_all(
     expected = plainly(config, tap, tokens[1:], rows, 3)
     assert drafter.propose(3) == expected
     assert drafter.propose(3) == expected
+    around, network = head_around(config), found.network
+    embedded = around["embed_tokens.weight"][mx.array(tokens[1:])]
+    states = whole(grown(config).model.layers[LAYERS], around, embedded, rows)
+    if tap == "post":
+        states = norm(states, around["shared_head_norm.weight"])
+    made = network(embedded[None], rows[None], network.make_cache())
+    assert mx.allclose(made[0], states, rtol=0, atol=1e-4)
 
 
 def plainly(
@@ -122,6 +139,18 @@ def test_its_router_is_kept_exact(tmp_path: Path) -> None:
     weights = dict(tree_flatten(heads(model).network.parameters()))
     assert weights["mtp_block.mlp.gate.e_score_correction_bias"].dtype == mx.float32
     assert weights["eh_proj.weight"].dtype == mx.bfloat16
+
+
+def test_a_target_that_was_made_dense_has_dense_heads(tmp_path: Path) -> None:
+    """Though mlx-lm leaves the small matrices of latent attention quantised."""
+    model = target(build_target(tmp_path / "target", GLM4_MOE_LITE))
+    packed = {"group_size": 32, "bits": 8}
+    quantise(model.network, packed)
+    dequantize_model(model.network)
+    assert any(hasattr(module, "bits") for _, module in model.network.named_modules())
+    model = replace(model, config={**model.config, "quantization": packed})
+    made = heads(model, build_head(tmp_path / "head", GLM4_MOE_LITE)).network
+    assert not any(hasattr(module, "bits") for _, module in made.named_modules())
 
 
 def test_a_tensor_it_does_not_know_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tiny random GLM 4 mixtures with a next-token layer, in the layouts that are published."""
+"""Tiny random mixtures with one layer more, in the layouts that are published."""
 
 import json
 from pathlib import Path
@@ -37,6 +37,7 @@ GLM4_MOE_LITE = MIXTURE | {
     "qk_nope_head_dim": 16,
     "v_head_dim": 16,
 }
+DEEPSEEK_V3 = GLM4_MOE_LITE | {"model_type": "deepseek_v3", "moe_layer_freq": 1}
 GLM4_MOE = MIXTURE | {
     "model_type": "glm4_moe",
     "use_qk_norm": True,
@@ -64,10 +65,10 @@ def head_around(config: dict[str, Any]) -> Weights:
         return mx.random.normal(shape, key=next(keys)) * shape[-1] ** -0.5
 
     return {
-        "enorm.weight": 1 + random(size),
-        "hnorm.weight": 1 + random(size),
+        "enorm.weight": 1 + 4 * random(size),
+        "hnorm.weight": 1 + 4 * random(size),
         "eh_proj.weight": random(size, 2 * size),
-        "shared_head_norm.weight": 1 + random(size),
+        "shared_head_norm.weight": 1 + 4 * random(size),
         "embed_tokens.weight": random(vocab, size),
         "lm_head.weight": 5 * random(vocab, size),
     }

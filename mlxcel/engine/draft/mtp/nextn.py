@@ -1,7 +1,6 @@
-"""The head of the GLM 4 mixtures: one more layer of the target's, behind its last one.
+"""Heads that are one more layer of the target, behind its last one: GLM 4 mixtures, DeepSeek V3.
 
-It has an embedding and an output layer of its own where the file has them (GLM 4.7 Flash), else
-those of the target.
+With an embedding and an output layer of their own where the file has them, else the target's.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from typing import Any, cast
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx_lm.models import glm4_moe, glm4_moe_lite
+from mlx_lm.models import deepseek_v3, glm4_moe, glm4_moe_lite
 from mlx_lm.models.base import create_attention_mask
 from mlx_lm.models.cache import KVCache
 
@@ -34,7 +33,7 @@ OUTSIDE = {
 FIRST = "model.layers.0."
 
 
-class Glm4Head(nn.Module):
+class NextLayer(nn.Module):
     """`tap`: `post`, hidden states are read and made after a final norm, or `pre`, before it."""
 
     def __init__(self, block: nn.Module, size: int, eps: float, tap: str) -> None:
@@ -80,7 +79,7 @@ def _family(model_type: str, module: ModuleType, layer: Callable[[Any, int], nn.
     ) -> nn.Module:
         args = model.network.args
         block = layer(args, args.num_hidden_layers)
-        made = Glm4Head(block, args.hidden_size, args.rms_norm_eps, options["glm_hidden_tap"])
+        made = NextLayer(block, args.hidden_size, args.rms_norm_eps, options["glm_hidden_tap"])
         if "embed_tokens.weight" in named:
             made.embed_tokens = nn.Embedding(args.vocab_size, args.hidden_size)
         if "lm_head.weight" in named:
@@ -115,5 +114,8 @@ def _taps(model: LoadedModel, options: Mapping[str, Any]) -> tuple[int, ...]:
     return (last,) if options["glm_hidden_tap"] == "pre" else ()
 
 
-GLM4_MOE_LITE = _family("glm4_moe_lite", glm4_moe_lite, glm4_moe_lite.Glm4MoeLiteDecoderLayer)
-GLM4_MOE = _family("glm4_moe", glm4_moe, glm4_moe.DecoderLayer)
+NEXT_LAYERS = (
+    _family("glm4_moe_lite", glm4_moe_lite, glm4_moe_lite.Glm4MoeLiteDecoderLayer),
+    _family("glm4_moe", glm4_moe, glm4_moe.DecoderLayer),
+    _family("deepseek_v3", deepseek_v3, deepseek_v3.DeepseekV3DecoderLayer),
+)

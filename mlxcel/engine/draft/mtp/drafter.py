@@ -72,7 +72,7 @@ class NextTokens:
         self._last = self._after(tokens, rows[None, :count])[:, -1:]
         self._rows = [rows[count:]] if known > count else []
         del self._tokens[:count]
-        mx.async_eval(self._last, [cache.state for cache in self._caches])
+        mx.async_eval(self._last)  # and with it the KV that it was made from
 
     def _after(self, tokens: mx.array, hidden: mx.array) -> mx.array:
         return self._head(self._target.embed(tokens[None]), hidden, self._caches)

@@ -11,6 +11,9 @@ from mlxcel.weights.load import LoadedModel
 
 Tensors = dict[str, mx.array]
 
+FLAT_WIDTH = 4
+"""Tokens of a verify step with heads of which nothing else is known (contract: speculative 3)."""
+
 
 class Head(Protocol):
     """Of all rows: what is one row's own stands in its caches."""

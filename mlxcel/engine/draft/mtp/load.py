@@ -18,14 +18,15 @@ from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.draft.heads import DraftHead
 from mlxcel.engine.draft.mtp.drafter import NextTokens
 from mlxcel.engine.draft.mtp.head import Family, Head, Tensors
+from mlxcel.engine.draft.mtp.mimo import MIMO
 from mlxcel.engine.draft.mtp.nextn import NEXT_LAYERS
-from mlxcel.engine.draft.mtp.qwen3_5 import QWEN3_5
+from mlxcel.engine.draft.mtp.qwen import QWEN3_5, QWEN3_NEXT
 from mlxcel.engine.draft.mtp.tensors import fill, hold, is_quantised, quantise, read_folder
 from mlxcel.engine.draft.target import Target, target_of
 from mlxcel.weights.load import LoadedModel
 from mlxcel.worker.base import Progress
 
-FAMILIES = (QWEN3_5, *NEXT_LAYERS)
+FAMILIES = (QWEN3_5, QWEN3_NEXT, MIMO, *NEXT_LAYERS)
 LEAST = 2
 """Tokens of a verify step with one proposal in it."""
 

@@ -14,11 +14,9 @@ from mlx_lm.models import deepseek_v3, glm4_moe, glm4_moe_lite
 from mlx_lm.models.base import create_attention_mask
 from mlx_lm.models.cache import KVCache
 
-from mlxcel.engine.draft.mtp.head import Family, Tensors
+from mlxcel.engine.draft.mtp.head import FLAT_WIDTH, Family, Tensors
 from mlxcel.weights.load import LoadedModel
 
-WIDTH = 4
-"""What all kinds have that say nothing of it."""
 BLOCK = "mtp_block."
 """As folders that hold a head alone name the layer itself; in a checkpoint it has no name."""
 OUTSIDE = {
@@ -89,7 +87,7 @@ def _family(model_type: str, module: ModuleType, layer: Callable[[Any, int], nn.
     return Family(
         model_type=f"{model_type}_mtp",
         targets=(model_type,),
-        width=WIDTH,
+        width=FLAT_WIDTH,
         is_of_head=lambda name, model: name.startswith(_prefix(model)),
         renamed=renamed,
         build=build,

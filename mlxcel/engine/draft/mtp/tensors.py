@@ -18,6 +18,9 @@ EXACT = "e_score_correction_bias"
 """Experts are told apart by small differences of it: it stays as it is stored."""
 
 
+ROUTERS = ("mlp.gate", "shared_expert_gate")
+
+
 def read_folder(folder: Path, is_wanted: Callable[[str], bool] = lambda _: True) -> Tensors:
     """Those of all its files that are wanted. Nothing but headers is read before they are used."""
     found: Tensors = {}
@@ -85,10 +88,13 @@ def hold(network: nn.Module, dtype: mx.Dtype, *, is_dense: bool) -> None:
 
 
 def quantise(network: nn.Module, quantization: Mapping[str, Any]) -> None:
-    """As a target is whose config says so; what does not divide into groups stays dense."""
+    """As a target is whose config says so. What does not divide into groups stays dense, and so do
+    routers of experts."""
     size = quantization["group_size"]
 
-    def can(_: str, module: nn.Module) -> bool:
+    def can(path: str, module: nn.Module) -> bool:
+        if path.endswith(ROUTERS):
+            return False
         return hasattr(module, "to_quantized") and module.weight.shape[-1] % size == 0
 
     bits, mode = quantization["bits"], quantization.get("mode", "affine")

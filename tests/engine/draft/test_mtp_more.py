@@ -2,6 +2,7 @@
 whole text."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from mlxcel.core.sampling import SamplingParams
+from mlxcel.engine.draft.mtp.tensors import quantise
 from mlxcel.engine.draft.target import target_of
 from tests.engine.draft.mtp_parts import heads, target
 from tests.tiny import mtp_more as tiny
@@ -50,6 +52,19 @@ def states_mimo(embedded: mx.array, hidden: mx.array) -> mx.array:
     h = norm(hidden, by["hidden_layernorm.weight"])
     x = mx.concatenate([h, e], axis=1) @ by["input_proj.weight"].T
     return norm(over_layer(MIMO, x), by["final_layernorm.weight"])
+
+
+def test_routers_of_experts_stay_dense(tmp_path: Path) -> None:
+    folder = tiny.build_target(tmp_path / "target", QWEN3_NEXT)
+    model = target(folder)
+    mx.save_safetensors(str(folder / "heads.safetensors"), tiny.next_as_trained())
+    packed = {"group_size": 32, "bits": 4}
+    quantise(model.network, packed)
+    made = heads(replace(model, config={**model.config, "quantization": packed})).network
+    weights = dict(tree_flatten(made.parameters()))
+    scaled = {name for name in weights if name.endswith("scales")}
+    assert {"layers.0.mlp.switch_mlp.up_proj.scales", "fc.scales"} < scaled
+    assert not [name for name in scaled if "gate.scales" in name]
 
 
 NEXT = pytest.param(

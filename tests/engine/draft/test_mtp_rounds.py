@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 
 from mlxcel.core.cache import CacheTag
@@ -16,6 +17,7 @@ from mlxcel.link.messages import Submit
 from tests.engine.draft.mtp_parts import heads
 from tests.engine.draft.test_rounds import answered, rounds_of
 from tests.engine.driver import Driver, submit
+from tests.tiny import mtp_more
 from tests.tiny.mtp import build_head, build_target, build_target_with_heads
 
 Answer = tuple[list[int], FinishReason]
@@ -122,4 +124,23 @@ def test_rows_whose_draws_depend_on_the_text(
     request = submit("r", [1, 2, 3], 17, temperature=1.0, seed=4, **way)
     assert answered(driver, request) == plain(request)[0]
     assert rounds_of(driver, "r")[1] > 0
+    driver.close()
+
+
+def test_rows_share_a_round_where_states_are_cut(tmp_path: Path) -> None:
+    """Three rows beside each other, of a target that is attention alone; its last layer is read."""
+    folder = mtp_more.build_target(tmp_path / "mimo", mtp_more.MIMO)
+    mx.save_safetensors(str(folder / "heads.safetensors"), mtp_more.mimo_as_trained())
+    rows = [
+        submit("a", [1], 12),
+        submit("b", list(range(40)), 12, temperature=1.0, seed=1),
+        submit("c", [7, 8, 9], 12, temperature=0.7, seed=2),
+    ]
+    alone = Driver(folder, parallel=3)
+    expected = [answered(alone, row) for row in rows]
+    alone.close()
+    driver = Driver(folder, parallel=3, draft=KIND | {"max_batch": 3}, head=heads)
+    driver.run(*rows)
+    assert [driver.tokens(row.id) for row in rows] == expected
+    assert all(rounds_of(driver, row.id)[0] > 2 for row in rows)
     driver.close()

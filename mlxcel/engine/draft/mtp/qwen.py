@@ -66,9 +66,8 @@ def _as_module(name: str, array: mx.array) -> tuple[str, mx.array]:
 
 
 def _is_norm(name: str) -> bool:
-    """`norm.weight`, `input_layernorm.weight`, `q_norm.weight`, `pre_fc_norm_hidden.weight`."""
-    module, _, kind = name.rpartition(".")
-    return kind == "weight" and "norm" in module.rpartition(".")[2]
+    """`mtp.norm.weight`, `..q_norm.weight`, `..input_layernorm.weight`, `..norm_hidden.weight`."""
+    return "norm" in name.split(".")[-2]
 
 
 def _build(

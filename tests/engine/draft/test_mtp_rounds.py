@@ -22,7 +22,14 @@ from tests.tiny.mtp import build_head, build_target, build_target_with_heads
 
 Answer = tuple[list[int], FinishReason]
 
-KIND = {"kind": "mtp", "max_batch": 1, "policy": "graded"}
+KIND = {
+    "kind": "mtp",
+    "max_batch": 1,
+    "policy": "graded",
+    "adaptive": False,
+    "force": True,
+    "allow_inexact": True,
+}
 PROMPTS = [[5], list(range(31)), [i % 250 for i in range(200)]]
 LENGTHS = [1, 2, 17]
 WAYS: list[dict[str, Any]] = [{"temperature": 0.0}, {"temperature": 1.0, "seed": 11}]

@@ -124,6 +124,9 @@ def test_a_config_that_does_not_fit_is_refused(
 
 FC = "fc.weight"
 TENSORS = [
+    pytest.param(
+        {"layers.x.weight": mx.zeros(1)}, r"tensors that no .*: layers\.x", id="no-number"
+    ),
     pytest.param({"fc.bias": mx.zeros(HIDDEN)}, "tensors that no .*: fc.bias", id="unknown"),
     pytest.param({FC: None}, "without: fc.weight", id="missing"),
     pytest.param({FC: mx.zeros((HIDDEN, HIDDEN))}, r"fc.weight is \(64, 64\)", id="shape"),
@@ -144,6 +147,9 @@ def test_a_folder_without_anything_is_told(model: LoadedModel, tmp_path: Path) -
         heads(model, tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "qwen3_5_mtp"}')
     with pytest.raises(StartupError, match="has no safetensors"):
+        heads(model, tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"cut")
+    with pytest.raises(StartupError, match=r"model\.safetensors cannot be read"):
         heads(model, tmp_path)
 
 

@@ -16,8 +16,6 @@ from mlxcel.engine.draft.mtp.head import Tensors
 INDEX = "model.safetensors.index.json"
 EXACT = "e_score_correction_bias"
 """Experts are told apart by small differences of it: it stays as it is stored."""
-
-
 ROUTERS = ("mlp.gate", "shared_expert_gate")
 
 
@@ -25,9 +23,15 @@ def read_folder(folder: Path, is_wanted: Callable[[str], bool] = lambda _: True)
     """Those of all its files that are wanted. Nothing but headers is read before they are used."""
     found: Tensors = {}
     for file in _listed(folder, is_wanted) or sorted(folder.glob("*.safetensors")):
-        arrays = cast(Tensors, mx.load(str(file)))
-        found |= {name: array for name, array in arrays.items() if is_wanted(name)}
+        found |= {name: array for name, array in _load(file).items() if is_wanted(name)}
     return found
+
+
+def _load(file: Path) -> Tensors:
+    try:
+        return cast(Tensors, mx.load(str(file)))
+    except RuntimeError as why:
+        raise StartupError(f"draft: {file} cannot be read: {why}") from why
 
 
 def _listed(folder: Path, is_wanted: Callable[[str], bool]) -> list[Path]:
@@ -42,8 +46,8 @@ def _listed(folder: Path, is_wanted: Callable[[str], bool]) -> list[Path]:
 
 def layers_in(tensors: Tensors) -> int:
     """Decoder layers, by their names; at least one."""
-    numbers = [int(name.split(".")[1]) for name in tensors if name.startswith("layers.")]
-    return max(numbers, default=0) + 1
+    numbers = [name.split(".")[1] for name in tensors if name.startswith("layers.")]
+    return max((int(number) for number in numbers if number.isdigit()), default=0) + 1
 
 
 def fill(network: nn.Module, tensors: Tensors, folder: Path) -> None:

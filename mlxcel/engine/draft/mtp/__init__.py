@@ -1,0 +1,1 @@
+"""Drafters that were trained with the target: they foretell tokens from its hidden states."""

@@ -22,6 +22,8 @@ LOSES = 1.0
 
 Keep = Callable[[MtpVerdict, float], None]
 """Told of a verdict that was measured, once, with the speed-up."""
+Tell = Callable[[MtpPolicyReport], None]
+"""Told how things stand, at first and whenever something has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,8 @@ def verdict_of(gain: float, *, default: bool) -> MtpVerdict:
 
 class MtpPolicy:
     """Mutable, owned by the tick. A burst is what one request drafts while it decodes alone:
-    `begin`, then `round` and `plain` for its steps, then `end`."""
+    `begin`, then `round` and `plain` for its steps, then `end`. Times are those of whole steps,
+    drafting included."""
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class MtpPolicy:
         declined: str | None = None,
         remembered: MtpVerdict | None = None,
         keep: Keep | None = None,
+        tell: Tell | None = None,
     ) -> None:
         """`default`: for whoever cannot tell by measuring. `declined`: how wide steps were found
         to differ from plain ones, where that is not accepted; wins over all but `force` False."""
@@ -87,12 +91,18 @@ class MtpPolicy:
         self._force = force
         self._declined = declined
         self._keep = keep
+        self._tell = tell
         self._verdict = remembered
         self._state = _first_state(adaptive, force, declined, remembered)
         self._samples: list[Burst] = []
         self._burst: Burst | None = None
         self._proposed = 0
         self._accepted = 0
+        self._told()
+
+    @property
+    def state(self) -> MtpState:
+        return self._state
 
     @property
     def is_enabled(self) -> bool:
@@ -115,8 +125,7 @@ class MtpPolicy:
 
     @property
     def wants_plain(self) -> bool:
-        """The next step of the lone row is to be a plain one, read before the next is started.
-        They come first in a burst, so that one with a round in it has them."""
+        """The next step of the lone row is to be a plain one, read before the next is started."""
         burst = self._burst
         return self.is_profiling and burst is not None and burst.plains < PROBES
 
@@ -125,7 +134,7 @@ class MtpPolicy:
         self.end()
         self._burst = Burst()
 
-    def round(self, ms: float, *, proposed: int, accepted: int) -> None:
+    def round(self, ms: float, proposed: int, accepted: int) -> None:
         """Outside of a burst it counts for the acceptance rate alone."""
         self._proposed += proposed
         self._accepted += accepted
@@ -136,6 +145,7 @@ class MtpPolicy:
                 round_ms=burst.round_ms + ms,
                 accepted=burst.accepted + accepted,
             )
+        self._told()
 
     def plain(self, ms: float) -> None:
         """One that was not wanted is not counted: it may have run ahead of its token."""
@@ -143,13 +153,14 @@ class MtpPolicy:
             self._burst = replace(burst, plains=burst.plains + 1, plain_ms=burst.plain_ms + ms)
 
     def end(self) -> None:
-        """The request has ended, or has company. Without effect where none began."""
+        """Without effect where none began."""
         burst, self._burst = self._burst, None
         if burst is None or not burst.counts or not self.is_profiling:
             return
         self._samples.append(burst)
         if len(self._samples) == SAMPLES:
             self._settle()
+        self._told()
 
     def report(self) -> MtpPolicyReport:
         is_settled = self._state is MtpState.SETTLED
@@ -169,6 +180,10 @@ class MtpPolicy:
             samples_required=SAMPLES if is_settled or self.is_profiling else 0,
             samples_remaining=SAMPLES - count if self.is_profiling else None,
         )
+
+    def _told(self) -> None:
+        if self._tell is not None:
+            self._tell(self.report())
 
     def _settle(self) -> None:
         gain = speed_up(self._samples)

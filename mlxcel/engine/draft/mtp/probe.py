@@ -4,7 +4,9 @@ Kernels for several rows add in another order than those for one: where that sho
 rounds may leave the plain one at a near tie.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import mlx.core as mx
@@ -22,41 +24,54 @@ MODULUS = 251
 BITS = {2: mx.uint16, 4: mx.uint32}
 
 
-def differs(network: nn.Module, width: int, kv: KVRewinding | None = None) -> str | None:
-    """How, or None: `width` tokens at once and one by one, byte for byte. `kv`: an empty batch
-    whose KV is tried out; else that of the network's own caches."""
+def differs(
+    network: nn.Module,
+    width: int,
+    *,
+    fresh: Callable[[], list[Any]] | None = None,
+    kv: KVRewinding | None = None,
+) -> str | None:
+    """How, or None: `width` tokens at once and one by one, byte for byte.
+
+    `fresh`: makes the caches that texts are read into; None: those of the network. `kv`: an empty
+    batch that rows of such caches decode in, which is tried out as well, and left empty.
+    """
+    ground = _Ground(network, fresh or partial(make_prompt_cache, network), kv)
     for place, (length, stride) in enumerate(zip(LENGTHS, STRIDES, strict=True), start=1):
         tokens = [(3 + stride * n) % MODULUS for n in range(length + width)]
         before, after = tokens[:length], tokens[length:]
-        wide = _logits(network, before, [after], kv)
-        narrow = _logits(network, before, [[token] for token in after], kv)
+        wide = ground.logits(before, [after])
+        narrow = ground.logits(before, [[token] for token in after])
         if (how := _apart(wide, narrow)) is not None:
             return f"input {place} of {len(LENGTHS)} ({length} tokens, then {width}): {how}"
     return None
 
 
-def _logits(
-    network: nn.Module,
-    before: Sequence[int],
-    steps: Sequence[Sequence[int]],
-    kv: KVRewinding | None,
-) -> mx.array:
-    """Of all steps, `[tokens, vocab]`."""
-    caches = make_prompt_cache(network)
-    network(mx.array([before]), cache=caches)
-    if kv is None:
-        return _joined([network(mx.array([step]), cache=caches) for step in steps])
-    kv.join(Prefilled(caches, (len(before),)))
-    told = []
-    for step in steps:
-        kv.begin(len(step))
-        told.append(network(mx.array([step]), cache=kv.layers))
-        kv.advance([len(step)])
-    kv.leave(0)
-    return _joined(told)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ground:
+    network: nn.Module
+    fresh: Callable[[], list[Any]]
+    kv: KVRewinding | None
+
+    def logits(self, before: Sequence[int], steps: Sequence[Sequence[int]]) -> mx.array:
+        """Of all steps, `[tokens, vocab]`."""
+        caches = self.fresh()
+        self.network(mx.array([before]), cache=caches)
+        if self.kv is None:
+            return _joined([self.network(mx.array([step]), cache=caches) for step in steps])
+        self.kv.join(Prefilled(caches, (len(before),)))
+        made = _joined([self._step(self.kv, step) for step in steps])
+        self.kv.leave(0)
+        return made
+
+    def _step(self, kv: KVRewinding, tokens: Sequence[int]) -> mx.array:
+        kv.begin(len(tokens))
+        made: mx.array = self.network(mx.array([tokens]), cache=kv.layers)
+        kv.advance([len(tokens)])
+        return made
 
 
-def _joined(logits: list[Any]) -> mx.array:
+def _joined(logits: list[mx.array]) -> mx.array:
     joined = mx.concatenate(logits, axis=1)[0]
     mx.eval(joined)
     return joined

@@ -30,7 +30,6 @@ class Report:
     language_suppressed: int = 0
     language_fragments: int = 0
     mtp_policy: MtpPolicyReport | None = None
-    """As it is now, by whoever changes it."""
     events: list[RowEvent] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     _sizes: list[int] = field(default_factory=lambda: [0] * (len(BATCH_EDGES) + 1))
@@ -41,6 +40,10 @@ class Report:
 
     def answer(self, reply: Reply) -> None:
         self.replies.append(reply)
+
+    def tell_mtp(self, policy: MtpPolicyReport) -> None:
+        """How its policy stands from now on."""
+        self.mtp_policy = policy
 
     def stepped(self, rows: int) -> None:
         """A decode step of so many rows."""

@@ -36,12 +36,12 @@ def burst(
     plain_ms: float = 10.0,
     accepted: int = 1,
 ) -> None:
-    """As the tick does it: plain steps as long as they are wanted, then rounds."""
+    """As the tick does it: a round, plain steps as long as they are wanted, the other rounds."""
     made.begin()
-    while made.wants_plain:
-        made.plain(plain_ms)
     for _ in range(rounds):
         made.round(round_ms, proposed=2, accepted=accepted)
+        while made.wants_plain:
+            made.plain(plain_ms)
     made.end()
 
 
@@ -117,7 +117,9 @@ def test_bursts_weigh_by_their_means() -> None:
 def test_a_burst_without_a_round_does_not_count() -> None:
     made = policy()
     for _ in range(SAMPLES):
-        burst(made, rounds=0)
+        made.begin()
+        made.plain(10.0)
+        made.end()
     assert made.report().samples == 0
     assert told_of(made) == PROFILING
 
@@ -131,7 +133,7 @@ def test_a_burst_without_a_plain_step_does_not_count() -> None:
     assert made.report().samples == 0
 
 
-def test_plain_steps_are_wanted_at_the_head_of_a_burst() -> None:
+def test_two_plain_steps_are_wanted_in_a_burst() -> None:
     made = policy()
     assert not made.wants_plain
     made.begin()
@@ -208,6 +210,21 @@ def test_the_static_default_alone(default: bool, remembered: MtpVerdict | None) 
     for _ in range(SAMPLES):
         burst(made)
     assert told_of(made) == (MtpState.UNAVAILABLE, None, default)
+
+
+def test_every_change_is_told() -> None:
+    said: list[MtpPolicyReport] = []
+    made = policy(tell=said.append)
+    assert said == [made.report()]
+    for _ in range(SAMPLES):
+        made.begin()
+        for _ in range(PROBES):
+            made.plain(1.0)
+        made.round(10.0, proposed=2, accepted=1)
+        assert said[-1] == made.report()
+        made.end()
+        assert said[-1] == made.report()
+    assert said[-1].state is MtpState.SETTLED
 
 
 def test_what_was_found_of_exactness_is_told() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
-from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.utils import load_model
 
 from mlxcel.engine.draft.mtp.hardware import hardware_name, is_new_apple, static_default
@@ -15,7 +15,7 @@ from mlxcel.engine.draft.mtp.probe import differs
 from mlxcel.engine.draft.taps import Tapped
 from mlxcel.engine.kv.ragged import RaggedKV
 from mlxcel.worker.precision import Backend
-from tests.tiny.families import QWEN3_5, hybrid_network, network_of
+from tests.tiny.families import hybrid_network
 
 WIDTH = 4
 LAYERS = 2
@@ -65,13 +65,7 @@ def test_the_tiny_model_is_exact(network: nn.Module) -> None:
 @pytest.mark.parametrize("taps", [[], [0, 1]], ids=["norm", "layers"])
 def test_so_it_is_with_taps(network: nn.Module, taps: list[int]) -> None:
     assert differs(Tapped(network, taps), WIDTH) is None
-    assert differs(Tapped(network, taps), WIDTH, RaggedKV(LAYERS + 1, 4)) is None
-
-
-def test_a_state_beside_attention_can_be_exact() -> None:
-    made = network_of(QWEN3_5)
-    made.set_dtype(mx.bfloat16)
-    assert differs(made, WIDTH) is None
+    assert differs(Tapped(network, taps), WIDTH, kv=RaggedKV(LAYERS + 1, 4)) is None
 
 
 def test_a_scan_over_several_tokens_rounds_otherwise() -> None:
@@ -108,13 +102,21 @@ def test_what_the_rows_decode_in_is_tried_out(network: nn.Module) -> None:
     class Off(RaggedKV):
         def begin(self, span: int = 1) -> None:
             super().begin(span)
-            if span > 1:
-                self.mask = None  # tokens see those behind them
+            if span > 1 and self.common is not None:
+                self.common += 1  # where its tokens are said to stand
 
-    assert differs(network, WIDTH, RaggedKV(LAYERS, 4)) is None
+    assert differs(network, WIDTH, kv=RaggedKV(LAYERS, 4)) is None
     kv = Off(LAYERS, 4)
-    assert differs(network, WIDTH, kv) is not None
+    assert differs(network, WIDTH, kv=kv) is not None
     assert not len(kv)
+
+
+def test_what_texts_are_read_into_is_tried_out(network: nn.Module) -> None:
+    class Off(KVCache):
+        def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+            return super().update_and_fetch(keys, values * (1 + (keys.shape[2] == WIDTH)))
+
+    assert differs(network, WIDTH, fresh=lambda: [Off() for _ in range(LAYERS)]) is not None
 
 
 @pytest.mark.parametrize(

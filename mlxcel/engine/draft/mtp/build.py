@@ -30,7 +30,7 @@ def policy_from(
     name: str,
     plan: KVPlan,
     kv: KVBatch,
-    cache_dir: Path | None,
+    cache_dir: str | None,
     tell: Tell,
     progress: Progress,
 ) -> MtpPolicy | None:
@@ -42,12 +42,12 @@ def policy_from(
     if not (kv.can_rewind or kv.can_replay):
         return None
     pairing = Pairing(
-        target=f"{name}, {model.precision}",
+        target=f"{name} ({model.precision.partition(' (')[0]})",
         drafter=drafter.name,
         hardware=hardware_name(),
         block_size=drafter.most + 1,
     )
-    memory = PolicyMemory(cache_dir, pairing)
+    memory = PolicyMemory(None if cache_dir is None else Path(cache_dir), pairing)
     default = static_default(model.backend, is_batchable=can_batch(model.network, model.family))
     policy = MtpPolicy(
         pairing,

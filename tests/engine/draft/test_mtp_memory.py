@@ -72,7 +72,7 @@ def test_another_pairing_has_a_file_of_its_own(tmp_path: Path, changed: Any) -> 
     [
         pytest.param(b"", "truncated", id="empty"),
         pytest.param(b"\xff\xfe", "malformed", id="no-json"),
-        pytest.param(b"[" * 100_000, "", id="deep"),
+        pytest.param(b'{"x":' * 100_000, "recursion", id="deep"),
         pytest.param(b"[]", "object", id="no-object"),
         pytest.param(b'{"version": 2, "verdict": "enable"}', "version 2, not 3", id="old"),
         pytest.param(b'{"version": 4}', "version 4, not 3", id="new"),

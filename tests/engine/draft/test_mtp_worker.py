@@ -14,6 +14,7 @@ import pytest
 from mlxcel.core.status import MtpPolicyReport
 from mlxcel.engine import decode
 from mlxcel.engine.draft.heads import DraftHead
+from mlxcel.engine.draft.mtp import probe
 from mlxcel.link.messages import Cancel
 from mlxcel.weights.load import LoadedModel
 from tests.engine.draft.test_heads import Watchers
@@ -187,6 +188,25 @@ def test_wide_steps_that_round_otherwise_decline_it(
     with caplog.at_level(logging.WARNING):
         assert policy(start(force=False, allow_inexact=False)).state == "forced"
     assert asked == [4]
+
+
+def test_wide_steps_that_fail_decline_it(
+    start: Start, text: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = probe._Ground._step
+
+    def failing(self: Any, kv: Any, tokens: Any) -> mx.array:
+        made = step(self, kv, tokens)
+        if len(tokens) > 1:
+            raise RuntimeError("no such kernel")
+        return made
+
+    monkeypatch.setattr(probe._Ground, "_step", failing)
+    driver = start(allow_inexact=False)
+    report = policy(driver)
+    assert report.state == "exactness_declined"
+    assert report.decline_detail == "a step over 4 tokens fails: no such kernel"
+    assert answered(driver, submit("r", PROMPT, ANSWER)) == text
 
 
 def test_the_probe_leaves_the_batch_empty(start: Start, text: list[int]) -> None:

@@ -60,9 +60,10 @@ class _Ground:
         if self.kv is None:
             return _joined([self.network(mx.array([step]), cache=caches) for step in steps])
         self.kv.join(Prefilled(caches, (len(before),)))
-        made = _joined([self._step(self.kv, step) for step in steps])
-        self.kv.leave(0)
-        return made
+        try:
+            return _joined([self._step(self.kv, step) for step in steps])
+        finally:
+            self.kv.leave(0)
 
     def _step(self, kv: KVRewinding, tokens: Sequence[int]) -> mx.array:
         kv.begin(len(tokens))

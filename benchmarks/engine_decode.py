@@ -88,7 +88,7 @@ def worker_of(model: LoadedModel, rows: int, cache: Mapping[str, Any] = CACHE) -
     }  # fmt: skip
     options = {
         "scheduler": scheduler, "ctx_size": 0, "warmup": False, "max_queue_depth": 1024,
-        "cache": cache, "model_name": "random",
+        "cache": cache, "model_name": "random", "cache_dir": None, "draft": {"kind": "none"},
         "request_memory_budget": None, "lang_bias_counters": False,
     }  # fmt: skip
     worker = ChatWorker(options)

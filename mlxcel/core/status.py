@@ -20,6 +20,50 @@ BATCH_EDGES = (1, 2, 4, 8, 16, 32, 64, 128)
 """Upper bounds of the classes in `WorkerStats.batch_sizes`."""
 
 
+class MtpState(StrEnum):
+    """How far the policy of MTP is."""
+
+    SETTLED = "settled"
+    PROFILING = "profiling"
+    FORCED = "forced"
+    UNAVAILABLE = "unavailable"
+    EXACTNESS_DECLINED = "exactness_declined"
+
+
+class MtpReason(StrEnum):
+    """Why it is unavailable."""
+
+    NO_MTP_DISPATCH = "no_mtp_dispatch"
+    ADAPTIVE_DISABLED = "adaptive_disabled"
+    """Nothing is measured: what is the default for the hardware holds."""
+    WORKER_NOT_READY = "worker_not_ready"
+
+
+class MtpVerdict(StrEnum):
+    ENABLE = "enable"
+    DECLINE = "decline"
+
+
+class MtpPolicyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says of its policy of MTP; by the names of /v1/internal/mtp-policy."""
+
+    state: MtpState
+    reason: MtpReason | None = None
+    decline_detail: str | None = None
+    """How wide steps were found to differ from plain ones."""
+    verdict: MtpVerdict | None = None
+    mtp_enabled: bool | None = None
+    target: str | None = None
+    drafter: str | None = None
+    hardware: str | None = None
+    block_size: int | None = None
+    acceptance_rate: float | None = None
+    """Of all proposals so far, two decimals."""
+    samples: int = 0
+    samples_required: int = 0
+    samples_remaining: int | None = None
+
+
 class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
     """Gauges and counters a worker reports with its frames. Counters start at 0 per incarnation."""
 
@@ -60,6 +104,8 @@ class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
     """Blocks of the KV budget in use."""
     kv_block_budget: int = 0
     """0: unbounded."""
+    mtp_policy: MtpPolicyReport | None = None
+    """None: it drafts otherwise, or not at all."""
 
 
 class DraftInfo(msgspec.Struct, frozen=True, kw_only=True):

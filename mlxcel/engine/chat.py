@@ -24,6 +24,7 @@ from mlxcel.engine.constraint.matcher import Matcher
 from mlxcel.engine.decode import Decoder
 from mlxcel.engine.draft.build import speculation_from, weights_bytes, with_taps
 from mlxcel.engine.draft.heads import DraftHead
+from mlxcel.engine.draft.mtp.build import policy_from
 from mlxcel.engine.fetching import Fetching, FetchQueue
 from mlxcel.engine.intake import Intake, prompt_of
 from mlxcel.engine.kv.choose import batch_for, can_batch, can_cohort
@@ -203,6 +204,17 @@ class ChatWorker(Worker):
             chunk=chunk,
             window=window,
             report=self._report,
+            policy=policy_from(
+                self.options["draft"],
+                drafter=drafter,
+                model=model,
+                name=self.options["model_name"],
+                plan=plan,
+                kv=kv,
+                cache_dir=self.options["cache_dir"],
+                tell=self._report.tell_mtp,
+                progress=progress,
+            ),
         )
         self._draft = None if speculation is None else speculation.info
         decoder = Decoder(

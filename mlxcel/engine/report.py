@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from mlxcel.core.status import BATCH_EDGES, WorkerStats
+from mlxcel.core.status import BATCH_EDGES, MtpPolicyReport, WorkerStats
 from mlxcel.link.messages import Frame, Reply, RowEvent
 
 
@@ -29,6 +29,7 @@ class Report:
     language_steps: int = 0
     language_suppressed: int = 0
     language_fragments: int = 0
+    mtp_policy: MtpPolicyReport | None = None
     events: list[RowEvent] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     _sizes: list[int] = field(default_factory=lambda: [0] * (len(BATCH_EDGES) + 1))
@@ -39,6 +40,10 @@ class Report:
 
     def answer(self, reply: Reply) -> None:
         self.replies.append(reply)
+
+    def tell_mtp(self, policy: MtpPolicyReport) -> None:
+        """How its policy stands from now on."""
+        self.mtp_policy = policy
 
     def stepped(self, rows: int) -> None:
         """A decode step of so many rows."""
@@ -54,7 +59,9 @@ class Report:
     def frame(self, **gauges: int) -> Frame | None:
         """None when nothing has happened since the last one, gauges and counters included."""
         counters: dict[str, int] = {name: getattr(self, name) for name in COUNTERS}
-        stats = WorkerStats(**gauges, **counters, batch_sizes=tuple(self._sizes))
+        stats = WorkerStats(
+            **gauges, **counters, batch_sizes=tuple(self._sizes), mtp_policy=self.mtp_policy
+        )
         if not self.events and not self.replies and stats == self._told:
             return None
         events, self.events, self._told = self.events, [], stats
@@ -63,6 +70,5 @@ class Report:
 
 
 GAUGES = {"active", "waiting", "slots", "kv_bytes", "kv_blocks", "kv_block_budget"}
-COUNTERS = tuple(
-    name for name in WorkerStats.__struct_fields__ if name not in GAUGES | {"batch_sizes"}
-)
+OTHERS = {"batch_sizes", "mtp_policy"}
+COUNTERS = tuple(name for name in WorkerStats.__struct_fields__ if name not in GAUGES | OTHERS)

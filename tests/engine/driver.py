@@ -60,6 +60,7 @@ class Driver:
         draft: Mapping[str, Any] | None = None,
         drafter: Path | None = None,
         head: Callable[[LoadedModel], DraftHead] | None = None,
+        cache_dir: Path | None = None,
         **scheduler: Any,
     ) -> None:
         policy = preemption or "longest-first"
@@ -70,6 +71,7 @@ class Driver:
             "cache": merged(CACHE, cache or {}),
             "ctx_size": ctx_size,
             "model_name": "tiny",
+            "cache_dir": None if cache_dir is None else str(cache_dir),
             "warmup": False,
             "request_memory_budget": memory_budget,
             "lang_bias_counters": True,

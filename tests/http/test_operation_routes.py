@@ -13,7 +13,7 @@ from mlxcel.core.byte_vocab import BOS, END
 from mlxcel.core.ports import ModelFacts, TemplateAbilities
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.core.settings import Settings
-from mlxcel.core.status import State
+from mlxcel.core.status import MtpPolicyReport, MtpState, MtpVerdict, State, WorkerStats
 from mlxcel.generation.adapters import Adapters
 from mlxcel.generation.slot_table import SlotTable
 from mlxcel.generation.slots import Slots
@@ -486,3 +486,16 @@ async def test_the_policy_of_what_does_not_exist(
         "samples_required": 0,
         "samples_remaining": None,
     }
+
+
+async def test_the_policy_of_a_drafter_that_has_one(open_site: Site, operated: Operated) -> None:
+    operated.stats = WorkerStats(
+        slots=SLOTS,
+        mtp_policy=MtpPolicyReport(
+            state=MtpState.SETTLED, verdict=MtpVerdict.ENABLE, mtp_enabled=True, samples=4
+        ),
+    )
+    body = (await open_site.http.get("/v1/internal/mtp-policy")).json()
+    assert (body["state"], body["verdict"], body["mtp_enabled"]) == ("settled", "enable", True)
+    health = (await open_site.http.get("/health")).json()
+    assert health["observability"]["mtp_policy"] == body

@@ -35,7 +35,7 @@ class Policy(Protocol):
 
     def begin(self) -> None: ...
 
-    def round(self, ms: float, accepted: int) -> None: ...
+    def round(self, ms: float, proposed: int, accepted: int) -> None: ...
 
     def plain(self, ms: float) -> None: ...
 
@@ -50,7 +50,7 @@ class Always:
 
     def begin(self) -> None: ...
 
-    def round(self, ms: float, accepted: int) -> None: ...
+    def round(self, ms: float, proposed: int, accepted: int) -> None: ...
 
     def plain(self, ms: float) -> None: ...
 
@@ -148,7 +148,7 @@ class Speculation:
         if self._burst is None:
             self._burst = rows[0]
             self._policy.begin()
-        self._policy.round(ms, accepted[0])
+        self._policy.round(ms, proposed[0], accepted[0])
 
     def _took(self, row: Row, proposed: int, accepted: int) -> None:
         draft = row.draft

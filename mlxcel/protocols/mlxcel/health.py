@@ -5,6 +5,7 @@ from typing import Any
 
 from mlxcel.core.ports import ServedModel
 from mlxcel.core.status import State, WorkerStats, WorkerStatus
+from mlxcel.protocols.mlxcel.mtp_policy import is_configured, policy_body
 
 WORDS = {
     State.LOADING: "loading model",
@@ -46,7 +47,8 @@ def health_body(
     has_tool_parser: bool,
     front_pid: int,
 ) -> dict[str, Any]:
-    """The same keys in every state; `error` comes on top unless the word is `ok`."""
+    """The same keys in every state; `error` comes on top unless the word is `ok`, and the policy
+    of MTP where that is configured."""
     stats = chat.stats if chat is not None else WorkerStats(slots=0)
     body: dict[str, Any] = {
         "status": word,
@@ -56,7 +58,7 @@ def health_body(
             "queue_depth": stats.waiting,
             "max_batch_size": stats.slots,
         },
-        "observability": _counters(stats),
+        "observability": _counters(stats) | _policy(chat),
         "context_size": model.context_window if model is not None else 0,
         "tool_call_parser": TOOL_CALL_PARSER if has_tool_parser else None,
         "worker": _worker(chat),
@@ -90,6 +92,12 @@ def _counters(stats: WorkerStats) -> dict[str, Any]:
         "kv_blocks": stats.kv_blocks,
         "kv_block_budget": stats.kv_block_budget,
     }
+
+
+def _policy(chat: WorkerStatus | None) -> dict[str, Any]:
+    if chat is None or not is_configured(chat):
+        return {}
+    return {"mtp_policy": policy_body(chat)}
 
 
 def _worker(chat: WorkerStatus | None) -> dict[str, Any] | None:

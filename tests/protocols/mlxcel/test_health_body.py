@@ -88,7 +88,7 @@ def test_a_worker_that_loads_says_so_in_the_words_clients_wait_for() -> None:
 
 
 def test_every_counter_of_the_worker_is_shown() -> None:
-    shown_elsewhere = {"active", "waiting", "slots"}
+    shown_elsewhere = {"active", "waiting", "slots", "mtp_policy"}
     names = [name for name in WorkerStats.__struct_fields__ if name not in shown_elsewhere]
     stats = WorkerStats(**{name: place for place, name in enumerate(names, start=1)})
     status = WorkerStatus(name="chat", state=State.OK, stats=stats)

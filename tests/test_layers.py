@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "link": {"core"},
     "config": {"core"},
     "graph": {"core", "config", "link"},
+    "graph.drafter": {"core", "config", "link", "store"},
     "graph.resolve": {"core", "config", "link", "store"},
     "graph.plan": {"core", "config", "link", "store"},
     "store": {"core"},

@@ -40,6 +40,8 @@ class Setting:
     value: object
     origin: Origin
     name: str
+    kinds: Mapping[str, str | None] = field(default_factory=dict)
+    """Where the key's section is of such a kind, the key that is set instead; None: none is."""
 
     @property
     def source(self) -> str:

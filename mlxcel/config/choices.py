@@ -108,6 +108,8 @@ def _hint(group: str, option: str, search: Sequence[Path]) -> str:
     if group == "model" and ("/" in option or option.startswith((".", "~"))):
         words = f"--model {option}, or model=default model.path={option}"
         return f"a path or a name on the hub is given by {words}"
+    if group == "draft" and option in ("internal-mtp", "internal_mtp"):
+        return "heads inside the model's checkpoint are not chosen but found, by draft=auto"
     near = get_close_matches(option, options(group, search), n=1)
     guess = f"did you mean {near[0]}? " if near else ""
     more = "; any other model: --model NAME" if group == "model" else ""

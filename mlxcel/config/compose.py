@@ -5,7 +5,7 @@ Precedence, highest first: command line, environment, recipe, user folder, `conf
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,10 +37,12 @@ def compose(asked: Asked) -> Composed:
     problems = [word for word in words if isinstance(word, Problem)]
     chosen = choose(asked, [word for word in words if isinstance(word, Choice)], search)
     typed = [word for word in words if isinstance(word, Setting)]
-    problems += [*chosen.problems, *_conflicts(asked.values, typed)]
+    problems += chosen.problems
     _warn_repeated(typed)
     tree, choices = _from_files(chosen, search, problems)
-    composed, unlaid = _laid(tree, asked, typed, chosen, choices, search)
+    values = list(_aimed(asked.values, tree))
+    problems += _conflicts(values, typed)
+    composed, unlaid = _laid(tree, asked, values, typed, chosen, choices, search)
     problems += unlaid
     _log_hiding(user)
     if problems:
@@ -53,6 +55,7 @@ def compose(asked: Asked) -> Composed:
 def _laid(
     tree: "DictConfig",
     asked: Asked,
+    flags: Sequence[Setting],
     typed: Sequence[Setting],
     chosen: Chosen,
     choices: Mapping[str, str],
@@ -63,11 +66,11 @@ def _laid(
 
     below = [
         value
-        for value in asked.values
+        for value in flags
         if value.origin is not Origin.COMMAND_LINE and not _is_for_another(value, tree)
     ]
-    above = [value for value in asked.values if value.origin is Origin.COMMAND_LINE]
-    flagged = {id(value) for value in asked.values}
+    above = [value for value in flags if value.origin is Origin.COMMAND_LINE]
+    flagged = {id(value) for value in flags}
     ordered = (*below, *typed, *above)
     exact = (replace(s, value=literal(s.value)) if id(s) in flagged else s for s in ordered)
     problems = [problem for setting in exact if (problem := lay(tree, setting))]
@@ -82,6 +85,18 @@ def _laid(
         search=search,
     )
     return composed, [*problems, *located(unresolved, composed)]
+
+
+def _aimed(values: Iterable[Setting], tree: "DictConfig") -> Iterator[Setting]:
+    """The values, each with the key it has where its section is of the kind it is."""
+    from omegaconf import OmegaConf
+
+    for value in values:
+        section = value.key.partition(".")[0]
+        kind = OmegaConf.select(tree, f"{section}.kind") if value.kinds else None
+        key = value.kinds.get(kind, value.key) if isinstance(kind, str) else value.key
+        if key is not None:
+            yield replace(value, key=key)
 
 
 def _is_for_another(variable: Setting, tree: "DictConfig") -> bool:

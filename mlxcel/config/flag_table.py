@@ -42,6 +42,8 @@ class Row:
     default: object = None
     const: object = True
     picks: Mapping[str, str] = field(default_factory=dict)
+    suggests: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, str | None] = field(default_factory=dict)
     many: bool = False
     adds: bool = False
     allowed: tuple[str, ...] = ()

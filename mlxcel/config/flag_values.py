@@ -86,8 +86,9 @@ def _parts(row: Row, text: str) -> list[str]:
 def _one(row: Row, text: str) -> object:
     if (word := text.strip().lower()) in row.words:
         return row.words[word]
-    if row.reject and re.search(row.reject["match"], text):
-        raise ValueError(row.reject["reason"])
+    for pattern, reason in row.reject.items():
+        if re.search(pattern, text):
+            raise ValueError(reason)
     if row.allowed and text not in row.allowed:
         raise ValueError(f"is none of {', '.join(row.allowed)}")
     value = _READERS[row.type](text)

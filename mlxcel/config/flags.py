@@ -11,6 +11,7 @@ from typing import Any
 
 from mlxcel.config.argv import Found, Line, chosen_groups
 from mlxcel.config.asked import Asked, Origin, Setting
+from mlxcel.config.draft_flags import settled
 from mlxcel.config.flag_table import BOOLEANS, SERVER, Row, Table, load_table
 from mlxcel.config.flag_values import read_variable, switched_off
 from mlxcel.config.problems import HIDDEN, ConfigErrors
@@ -58,6 +59,7 @@ def parse(
     line.problems.extend(_refused_variables(table, command, environ))
     winners = _winners(found, line)
     _refuse_two_choices(winners, line)
+    winners = settled(winners, line)
     _warn_alone(winners, line)
     if line.problems:
         raise UsageError(line.problems)
@@ -108,6 +110,8 @@ def _variables(row: Row, line: Line, environ: Mapping[str, str]) -> Iterator[Fou
                 return
             value = row.unreadable
             line.warnings.append(f"{name}: {text} {error}; {value} is used")
+        if row.asks_nothing(text):
+            return
         line.warn(row, value=value, text=text, spelling=name)
         yield Found(row=row, value=value, origin=origin, spelling=name)
         if not row.adds:
@@ -155,6 +159,8 @@ def _winners(found: Iterable[Found], line: Line) -> list[Found]:
         rival = best.get(item.row.key)
         if item.row.adds:
             added.append(item)
+        elif rival is not None and _contradict(item, rival):
+            line.problems.append(_two_choices(item, rival))
         elif rival is None or _beats(item, rival):
             best[item.row.key] = item
             line.overruled(loser=rival, winner=item)
@@ -168,6 +174,23 @@ def _beats(item: Found, rival: Found) -> bool:
     if item.row is rival.row and item.row.env_wins:
         return rival.on_line or not item.on_line
     return item.row.rank >= rival.row.rank
+
+
+def _contradict(item: Found, rival: Found) -> bool:
+    """Two flags, or two variables, that choose differently in one group."""
+    is_choice = item.row.key.startswith("@") and item.row is not rival.row
+    return is_choice and item.on_line is rival.on_line and item.value != rival.value
+
+
+def _two_choices(item: Found, rival: Found) -> Problem:
+    group = item.row.key[1:]
+    return Problem(
+        key=item.spelling,
+        value=None,
+        rule=f"chooses {group}={item.value}, but {rival.spelling} chooses {group}={rival.value}",
+        hint="give one of the two",
+        source=item.source,
+    )
 
 
 def _asking(found: Sequence[Found]) -> list[Found]:
@@ -230,14 +253,22 @@ def _choices(item: Found) -> list[tuple[str, str]]:
 
 def _asked(winners: Sequence[Found], line: Line) -> Asked:
     settings = (
-        Setting(key=item.row.key, value=item.value, origin=item.origin, name=item.spelling)
+        Setting(
+            key=item.row.key,
+            value=item.value,
+            origin=item.origin,
+            name=item.spelling,
+            kinds=item.row.kinds,
+        )
         for item in winners
         if not item.row.key.startswith("@")
     )
+    suggested = (choice for item in winners for choice in item.row.suggests.items())
+    chosen = (choice for item in winners for choice in _choices(item))
     asks: Mapping[str, list[Any]] = line.asks
     return Asked(
         overrides=tuple(line.overrides),
-        choices=tuple(choice for item in winners for choice in _choices(item)),
+        choices=(*suggested, *chosen),  # of one group the last counts
         values=tuple(settings),
         recipes=tuple(asks["recipes"]),
         config_dirs=tuple(Path(folder) for folder in asks["config_dirs"]),

@@ -81,8 +81,10 @@ def rule_of(schema: Schema, key: str) -> Schema | None:
 
 
 _KINDS = (
-    {"model": {"kind": "mlx"}, "engine": {"kind": "mlx"}, "draft": {"kind": "prompt_lookup"}},
-    {"model": {"kind": "mlx"}, "engine": {"kind": "mlx"}, "draft": {"kind": "full_model"}},
+    *(
+        {"model": {"kind": "mlx"}, "engine": {"kind": "mlx"}, "draft": {"kind": kind}}
+        for kind in ("auto", "prompt_lookup", "full_model", "dflash", "mtp")
+    ),
     {"model": {"kind": "echo"}, "engine": {"kind": "echo"}, "draft": {"kind": "none"}},
 )
 

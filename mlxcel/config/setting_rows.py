@@ -17,6 +17,9 @@ from mlxcel.config.paths import data_dir
 from mlxcel.core.keys import read_key_files
 from mlxcel.core.window import slot_count, slot_share
 
+UNSAID_PROPOSALS = 3
+"""Of the contract, where nothing says a number (http-settings, row 59)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -94,7 +97,7 @@ def shown(row: Row, tree: Mapping[str, Any], rows: Sequence[Row]) -> Any:
 def _block(row: Row, tree: Mapping[str, Any], rows: Sequence[Row]) -> str:
     section: dict[str, Any] = {}
     for key, value in leaves(tree):
-        if row.covers(key) and ".node." not in key and owner(key, rows) is row:
+        if row.covers(key) and ".node." not in f"{key}." and owner(key, rows) is row:
             write(section, key.removeprefix(f"{row.key}."), value)
     return json.dumps(section, separators=(",", ":"), ensure_ascii=False)
 
@@ -114,6 +117,12 @@ def _unfused(is_fused: bool, tree: Mapping[str, Any]) -> dict[str, bool]:
     return {"unfused": bool(read(tree, "model.lora.adapters")) and not is_fused}
 
 
+def _proposals(draft: Mapping[str, Any]) -> int:
+    """Tokens; what the contract has where nobody drafts or a drafter's file says it."""
+    block = draft.get("block_size")
+    return int(draft.get("max_draft", UNSAID_PROPOSALS if block is None else block - 1))
+
+
 _VIEWS: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "secret": lambda value, _: {"configured": value is not None, "redacted": True},
     "keys": _keys,
@@ -126,7 +135,9 @@ _VIEWS: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "not": lambda value, _: not value,
     "zero": lambda value, _: None if value == 0 else value,
     "size": lambda value, _: "none" if value in (0, None) else str(value),
-    "dashes": lambda word, _: None if word == "none" else word.replace("_", "-"),
+    "dashes": lambda word, _: None if word in ("none", "auto") else word.replace("_", "-"),
+    "proposals": lambda draft, _: _proposals(draft),
+    "block": lambda draft, _: draft.get("block_size", draft.get("max_draft")),
     "count": lambda values, _: {"count": len(values)},
     "unfused": _unfused,
     "gemma4": lambda model, _: str(model.get("family", "")).startswith("gemma4"),

@@ -10,7 +10,7 @@ from mlxcel.config.json_types import is_finite, is_of
 from mlxcel.config.problems import HIDDEN, MISSING
 from mlxcel.config.provenance import source_of, sources
 from mlxcel.config.rules import broken
-from mlxcel.config.schema import every_key, tree_schema
+from mlxcel.config.schema import Schema, every_key, rule_of, tree_schema
 from mlxcel.config.words import hides_secret
 from mlxcel.core.problem import Problem
 
@@ -25,7 +25,7 @@ def validate(composed: Composed) -> list[Problem]:
     """All problems of the tree, each with the place that set the value."""
     schema = tree_schema(composed.tree)
     found = [problem for error in _errors(schema, composed.tree) for problem in _problems(error)]
-    unset = {key: Problem(key=key, value=None, rule=UNSET) for key in _unset(composed.tree)}
+    unset = {key: _needed(key, schema) for key in _unset(composed.tree)}
     known = [problem for problem in found if problem.key not in unset]
     return located([*unset.values(), *known], composed)
 
@@ -103,6 +103,12 @@ def _unset(value: object, key: str = "") -> Iterator[str]:
     elif isinstance(value, Mapping):
         for name, below in value.items():
             yield from _unset(below, _join(key, name))
+
+
+def _needed(key: str, schema: Schema) -> Problem:
+    rule = rule_of(schema, key)
+    hint = "" if rule is None else rule.get("description", "")
+    return Problem(key=key, value=None, rule=UNSET, hint=hint)
 
 
 def _missing(key: str, rule: Mapping[str, Any]) -> Problem:

@@ -1,6 +1,7 @@
 """From the composed tree to the plan: the steps every command that needs a plan takes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 
 from mlxcel.config.asked import Composed
 from mlxcel.config.problems import ConfigErrors
@@ -27,12 +28,9 @@ def make_plan(
     """
     if problems := validate(composed):
         raise ConfigErrors(problems)
-
-    def where() -> Mapping[str, str]:
-        return sources(composed)
-
-    draft = compile_plan(composed.tree, None, composed.choices, where)
+    first = compile_plan(composed.tree, None, composed.choices, partial(sources, composed))
     if before_model is not None:
-        before_model(draft)
+        before_model(first)
     resolved = resolve(composed, offline_only=offline_only, progress=progress)
-    return compile_plan(resolved.tree, resolved.card, composed.choices, where)
+    known = resolved.composed
+    return compile_plan(resolved.tree, resolved.card, known.choices, partial(sources, known))

@@ -77,6 +77,9 @@ def _summary(plan: Plan, section: str) -> str:
     match section:
         case "model":
             return f"{_model_name(plan)}  precision {read(tree, 'model.precision')}"
+        case "draft":
+            path = read(tree, "draft.path")
+            return "heads of the model" if path is None else path.rstrip("/").rpartition("/")[2]
         case "engine":
             return f"{read(tree, 'workers.placement')}  {_slots(plan)}"
         case "server":

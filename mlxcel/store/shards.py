@@ -4,6 +4,7 @@ A safetensors file is a length of 8 bytes, a JSON header of that length, and the
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from mlxcel.store.problems import ModelUnusable
@@ -38,6 +39,18 @@ def _indexed(folder: Path) -> set[str]:
         return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (ValueError, KeyError, AttributeError, TypeError) as why:
         raise ModelUnusable(folder, f"{INDEX} cannot be read ({why}); {FETCH_AGAIN}") from why
+
+
+def tensors(folder: Path) -> Iterator[str]:
+    """Names of what the files hold, by the index where there is one. `check` has passed."""
+    index = folder / INDEX
+    if index.is_file():
+        yield from json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        return
+    for file in sorted(folder.glob(PATTERN)):
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
+            yield from json.loads(stream.read(length))
 
 
 def _no_weights(folder: Path) -> str:

@@ -25,7 +25,10 @@ def test_the_glob_finds_what_is_there() -> None:
     assert {"recipes=laptop", "recipes=ci", "model=smollm2", "model=echo"} <= set(CHOICES)
 
 
-NEEDED = {"draft=full_model": ("draft.path=a-folder",)}
+NEEDED = {
+    "draft=full_model": ("draft.path=a-folder",),
+    "draft=dflash": ("draft.path=a-folder",),
+}
 """What an option wants that nobody can know for its user."""
 
 

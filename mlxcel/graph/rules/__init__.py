@@ -16,7 +16,7 @@ from mlxcel.graph.rules.cache import (
     unbounded_kv,
 )
 from mlxcel.graph.rules.cors import page_origins
-from mlxcel.graph.rules.draft import draft_fits
+from mlxcel.graph.rules.draft import draft_fits, draft_found, draft_width
 from mlxcel.graph.rules.finding import Finding, Rule, Settled, Tree
 from mlxcel.graph.rules.generation import adaptive_named, languages_named, reasoning_words
 from mlxcel.graph.rules.kv_modes import mode_of_family, one_quantisation, types_make_mode
@@ -75,7 +75,9 @@ RULES: tuple[Rule, ...] = (
     engine_fits_model,
     adapters_have_weights,
     kv_stays_in_place,
+    draft_width,
     draft_fits,
+    draft_found,
     one_quantisation,
     body_limit,
     media_unread,

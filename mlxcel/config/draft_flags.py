@@ -1,36 +1,53 @@
 """What flags of drafting mean beside each other; `conf/flags.yaml` says what each means alone."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mlxcel.config.argv import Found, Line, chosen_groups
 from mlxcel.core.problem import Problem
 
-CHOICE = "@draft"
+GROUP = "draft"
 PATH = "draft.path"
 WIDTH = "draft.max_draft"
 MOST = "draft.n_max"
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    kind: str
+    by: str
+    on_line: bool
+
+
 def settled(winners: Sequence[Found], line: Line) -> list[Found]:
     """Those that count."""
     by_key = {item.row.key: item for item in winners}
-    word = chosen_groups(line.overrides).get("draft")
-    flag = by_key.get(CHOICE)
-    kind = word if word is not None else None if flag is None else flag.value
-    chooser = f"draft={word}" if flag is None or word is not None else flag.spelling
-    if kind == "none":
-        return _without(winners, [k for k in by_key if k.startswith("draft.")], chooser, line)
-    if kind == "prompt_lookup" and (path := by_key.get(PATH)) is not None:
+    chosen = _chosen(by_key.get(f"@{GROUP}"), line)
+    if chosen is not None and chosen.kind == "none":
+        keys = [key for key in by_key if key.startswith(f"{GROUP}.")]
+        return _without(winners, keys, chosen.by, line)
+    path = by_key.get(PATH)
+    if chosen is not None and chosen.kind == "prompt_lookup" and path is not None:
         # A variable may be set for good, for the days on which another kind is asked for.
-        is_meant = path.on_line or (flag is not None and not flag.on_line and word is None)
-        if is_meant:
-            line.problems.append(_drafter_for_nothing(path, chooser))
+        if path.on_line or not chosen.on_line:
+            line.problems.append(_drafter_for_nothing(path, chosen.by))
         return [item for item in winners if item is not path]
     width, most = by_key.get(WIDTH), by_key.get(MOST)
     if width is None or most is None:
         return list(winners)
     weaker, beats = (width, most) if most.on_line and not width.on_line else (most, width)
     return _without(winners, [weaker.row.key], beats.spelling, line)
+
+
+def _chosen(flag: Found | None, line: Line) -> Chosen | None:
+    """The kind that is chosen by name."""
+    word = chosen_groups(line.overrides).get(GROUP)
+    if word is not None:
+        return Chosen(word, f"draft={word}", on_line=True)
+    if flag is None:
+        return None
+    kind = str(flag.value)
+    return Chosen(kind, f"{flag.spelling} (draft={kind})", flag.on_line)
 
 
 def _without(winners: Sequence[Found], keys: Sequence[str], why: str, line: Line) -> list[Found]:

@@ -1,6 +1,7 @@
 """Everything that is wrong with a tree, at once: types, bounds, missing and unknown keys."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
 
 UNSET = "needs a value"
+ANOTHER = "is no key of the option that was chosen"
 RECIPE_HEADER = "the first line of a recipe must be: # @package _global_"
 
 
@@ -26,7 +28,7 @@ def validate(composed: Composed) -> list[Problem]:
     schema = tree_schema(composed.tree)
     found = [problem for error in _errors(schema, composed.tree) for problem in _problems(error)]
     unset = {key: _needed(key, schema) for key in _unset(composed.tree)}
-    known = [problem for problem in found if problem.key not in unset]
+    known = [_named(problem, composed) for problem in found if problem.key not in unset]
     return located([*unset.values(), *known], composed)
 
 
@@ -105,6 +107,13 @@ def _unset(value: object, key: str = "") -> Iterator[str]:
             yield from _unset(below, _join(key, name))
 
 
+def _named(problem: Problem, composed: Composed) -> Problem:
+    group = problem.key.partition(".")[0]
+    if problem.rule != ANOTHER or group not in composed.choices:
+        return problem
+    return replace(problem, rule=f"is no key of {group}={composed.choices[group]}")
+
+
 def _needed(key: str, schema: Schema) -> Problem:
     rule = rule_of(schema, key)
     hint = "" if rule is None else rule.get("description", "")
@@ -127,7 +136,7 @@ def _unknown(key: str, value: object) -> list[Problem]:
     if key in every_key():
         group = key.partition(".")[0]
         hint = f"another option of {group} has it: see mlxcel config explain {group}"
-        rule = "is no key of the option that was chosen"
+        rule = ANOTHER
         return [Problem(key=key, value=value, rule=rule, hint=hint)]
     near = nearest_key(key)
     if near is not None:

@@ -1,5 +1,6 @@
 """Flags and variables that choose and tune a drafter, and what they mean beside each other."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -24,7 +25,12 @@ def composed(*argv: str, **env: str) -> Composed:
 
 def section(*argv: str, **env: str) -> dict[str, Any]:
     """What is set, and is valid."""
-    made = composed(*argv, **env)
+    return _section(argv, tuple(env.items()))
+
+
+@cache
+def _section(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    made = composed(*argv, **dict(env))
     assert validate(made) == []
     draft: dict[str, Any] = made.tree["draft"]
     return draft
@@ -111,7 +117,7 @@ def test_which_kind_is_chosen(argv: tuple[str, ...], env: dict[str, str], chosen
         pytest.param(
             ("--draft-kind=prompt-lookup", *FOLDER),
             "--model-draft",
-            ["--draft-kind"],
+            ["--draft-kind (draft=prompt_lookup)"],
             id="prompt-lookup-with-a-drafter",
         ),
         pytest.param(
@@ -146,10 +152,14 @@ def test_a_kind_that_reads_a_drafter_wants_its_path(word: str) -> None:
     assert "folder" in problem.hint
 
 
-@pytest.mark.parametrize("word", ["draft=internal-mtp", "draft=internal_mtp"])
-def test_heads_inside_the_model_are_found_and_not_chosen(word: str) -> None:
+def test_a_kind_that_reads_none_refuses_a_path() -> None:
+    [problem] = validate(composed("draft=prompt_lookup", "draft.path=d"))
+    assert (problem.key, problem.rule) == ("draft.path", "is no key of draft=prompt_lookup")
+
+
+def test_heads_inside_the_model_are_found_and_not_chosen() -> None:
     with pytest.raises(ConfigErrors, match="draft=auto"):
-        composed(word)
+        composed("draft=internal-mtp")
 
 
 @pytest.mark.parametrize("off", [("--draft-kind=none",), ("--spec-type=none",), ("draft=none",)])
@@ -216,7 +226,6 @@ def test_variables_tune_mtp() -> None:
 @pytest.mark.parametrize(
     "argv",
     [
-        pytest.param((), id="none"),
         pytest.param(("--prompt-lookup",), id="prompt-lookup"),
         pytest.param(("--draft-kind=dflash", *FOLDER), id="dflash"),
     ],

@@ -179,7 +179,7 @@ def _beats(item: Found, rival: Found) -> bool:
 def _contradict(item: Found, rival: Found) -> bool:
     """Two flags, or two variables, that choose differently in one group."""
     is_choice = item.row.key.startswith("@") and item.row is not rival.row
-    return is_choice and item.on_line is rival.on_line and item.value != rival.value
+    return is_choice and item.value != rival.value  # the line has outdone the variables before
 
 
 def _two_choices(item: Found, rival: Found) -> Problem:

@@ -70,7 +70,8 @@ def named(kind: str, **values: object) -> dict[str, Any]:
 def shown(plan: Plan) -> list[str]:
     """The words of the drafter's line of `mlxcel graph`, which the other two forms have as well."""
     [line] = [line for line in render.text(plan).splitlines() if "─ drafter" in line]
-    words = line.split()[1:]
+    words = line.split()[1:-2]
+    assert line.endswith("needs model")
     assert f'drafter_node["drafter: {words[2]}"]' in render.mermaid(plan)
     nodes = json.loads(render.as_json(plan, ()))["nodes"]
     assert nodes["drafter"]["options"]["path"] == plan.tree["draft"]["path"]
@@ -82,7 +83,7 @@ def test_heads_of_the_model_are_found(with_heads: Path, caplog: pytest.LogCaptur
     caplog.set_level(logging.INFO, "mlxcel.graph.drafter")
     plan = planned(asked(with_heads))
     assert plan.tree["draft"] == named("mtp")
-    assert shown(plan) == ["drafter", "mtp", "load_mtp", "heads", "of", "the", "model", "needs", "model"]
+    assert shown(plan) == ["drafter", "mtp", "load_mtp", "heads", "of", "the", "model"]
     assert f"draft=auto: mtp: {with_heads} has heads for it" in caplog.text
 
 
@@ -102,14 +103,14 @@ def test_a_drafter_says_itself_what_it_is(
     monkeypatch.chdir(block_drafter.parent)
     plan = planned(asked(plain, "draft.path=./block"))
     assert plan.tree["draft"] == named("dflash", path=str(block_drafter))
-    assert shown(plan) == ["drafter", "dflash", "load_dflash", "block", "needs", "model"]
+    assert shown(plan) == ["drafter", "dflash", "load_dflash", "block"]
 
 
 def test_an_ordinary_model_is_a_full_model(with_heads: Path, plain: Path) -> None:
     """As --draft-model means it elsewhere; heads in the target do not matter beside it."""
     plan = planned(asked(with_heads, f"draft.path={plain}"))
     assert plan.tree["draft"] == named("full_model", path=str(plain))
-    assert shown(plan) == ["drafter", "full_model", "load_drafter", "plain", "needs", "model"]
+    assert shown(plan) == ["drafter", "full_model", "load_drafter", "plain"]
 
 
 def test_what_is_set_beside_it_holds_for_what_is_found(with_heads: Path, tmp_path: Path) -> None:

@@ -1,6 +1,12 @@
-"""Which checkpoints hold MTP heads that the engine can load: read by both sides of the border."""
+"""Which models may bring MTP heads that the engine can load: read on both sides of the border."""
 
-MTP_TARGETS = ("qwen3_5", "qwen3_5_text")
-"""`model_type` of models whose own heads can be loaded."""
-MTP_PREFIXES = ("mtp.", "language_model.mtp.")
-"""Of their tensors: as trained, and as conversions for MLX keep them."""
+MTP_HEADS = {
+    "qwen3_5": ("mtp.", "language_model.mtp."),
+    "qwen3_next": ("mtp.", "language_model.mtp."),
+    "mimo": ("model.mtp_layers.",),
+    "glm4_moe": ("model.layers.{layers}.",),
+    "glm4_moe_lite": ("model.layers.{layers}.",),
+    "deepseek_v3": ("model.layers.{layers}.",),
+}
+"""`model_type` of a model, and how the names of its heads' tensors begin in its own checkpoint;
+`layers`: how many it has."""

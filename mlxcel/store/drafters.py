@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mlxcel.core.drafters import MTP_PREFIXES, MTP_TARGETS
+from mlxcel.core.drafters import MTP_HEADS
 from mlxcel.store import shards
 from mlxcel.store.probe import config_of, identify
 
@@ -40,5 +40,8 @@ def identify_drafter(folder: Path) -> None:
 
 def brings_mtp(folder: Path) -> bool:
     """Whether a model's own checkpoint has MTP heads that can be loaded."""
-    is_of_family = config_of(folder)["model_type"] in MTP_TARGETS
-    return is_of_family and any(name.startswith(MTP_PREFIXES) for name in shards.tensors(folder))
+    config = config_of(folder)
+    layers = config.get("num_hidden_layers")
+    beginnings = MTP_HEADS.get(config["model_type"], ())
+    prefixes = tuple(beginning.format(layers=layers) for beginning in beginnings)
+    return any(name.startswith(prefixes) for name in shards.tensors(folder))

@@ -206,6 +206,7 @@ MTP_VARIABLES = {
     "MLXCEL_ENABLE_MTP_BATCH": "1",
     "MLXCEL_MTP_ALLOW_INEXACT": "1",
     "MLXCEL_MTP_QUANTIZE_DRAFTER": "0",
+    "MLXCEL_GLM_MTP_HIDDEN_TAP": "pre",
     "MLXCEL_MTP_TICK_SLICE": "0",
     "MLXCEL_MTP_SLICE_GRANT_ROUNDS": "2",
     "MLXCEL_MTP_BLOCK_CONTROLLER": "proxy",
@@ -219,6 +220,7 @@ def test_variables_tune_mtp() -> None:
         **section("draft=mtp"),
         **changed,
         "quantize": False,
+        "glm_hidden_tap": "pre",
     }
     assert section("draft=mtp", MLXCEL_ENABLE_MTP_BATCH="0") == section("draft=mtp")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mlxcel.core.drafters import MTP_HEADS
 from mlxcel.store.drafters import brings_mtp, identify_drafter, kind_of_drafter
 from mlxcel.store.problems import ModelUnusable, UnsupportedModel
 
@@ -44,7 +45,8 @@ def test_what_a_drafter_is(config: dict[str, Any], kind: str) -> None:
 
 
 def folder(path: Path, model_type: str) -> Path:
-    (path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    config = {"model_type": model_type, "num_hidden_layers": 3}
+    (path / "config.json").write_text(json.dumps(config))
     return path
 
 
@@ -58,11 +60,13 @@ def indexed(path: Path, *names: str) -> None:
     ("model_type", "name", "brings"),
     [
         pytest.param("qwen3_5", "mtp.fc.weight", True, id="as-trained"),
-        pytest.param("qwen3_5_text", "mtp.fc.weight", True, id="text-alone"),
+        pytest.param("mimo", "model.mtp_layers.0.input_proj.weight", True, id="mimo"),
+        pytest.param("deepseek_v3", "model.layers.3.eh_proj.weight", True, id="behind-the-last"),
+        pytest.param("deepseek_v3", "model.layers.2.mlp.weight", False, id="the-last-layer"),
         pytest.param("qwen3_5", "language_model.mtp.fc.weight", True, id="converted"),
         pytest.param("qwen3_5", "model.layers.0.mtp.weight", False, id="inside-a-name"),
         pytest.param("qwen3_5", "lm_head.weight", False, id="left-out"),
-        pytest.param("glm4_moe_lite", "mtp.fc.weight", False, id="family-that-cannot-be-read"),
+        pytest.param("llama", "mtp.fc.weight", False, id="family-that-cannot-be-read"),
     ],
 )
 @pytest.mark.parametrize("has_index", [True, False], ids=["index", "header"])
@@ -89,3 +93,13 @@ def test_what_is_neither_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").unlink()
     with pytest.raises(ModelUnusable, match="no config"):
         identify_drafter(tmp_path)
+
+
+def test_the_engine_can_load_what_is_found() -> None:
+    """One list on each side of the border; a refused family stands on the engine's alone."""
+    from mlxcel.engine.draft.mtp.load import FAMILIES
+
+    loaded = {target for family in FAMILIES for target in family.targets}
+    assert loaded - set(MTP_HEADS) == {"qwen3_5_moe"}
+    assert set(MTP_HEADS) <= loaded
+    assert {kind_of_drafter({"model_type": family.model_type}) for family in FAMILIES} == {"mtp"}

@@ -14,6 +14,7 @@ import huggingface_hub.constants
 import pytest
 
 from mlxcel.core.errors import StartupError
+from mlxcel.graph.drafter import locate_drafter
 from mlxcel.store import hub
 from mlxcel.store.problems import ModelMissing, NoSpace, UnsupportedModel
 from mlxcel.store.progress import silent
@@ -273,6 +274,26 @@ def test_model_type_that_cannot_run_is_refused_before_its_weights(
     with pytest.raises(UnsupportedModel, match="nearest supported: llama"):
         obtain(store, REPO, silent)
     assert served.ranges_of(WEIGHTS) == []
+
+
+def test_a_drafter_need_not_be_a_model_that_can_run(store: Store, served: Hub) -> None:
+    model = {
+        "store_root": str(store.root),
+        "cache_dir": None,
+        "default_org": store.default_org,
+        "revision": store.revision,
+        "hf_token": None,
+        "offline": False,
+        "allow_insecure_endpoint": False,
+    }
+    tree = {"draft": {"path": REPO}, "model": model}
+    served.files["config.json"] = b'{"model_type": "lama"}'
+    with pytest.raises(StartupError, match=r"draft\.path: .*nearest supported: llama"):
+        locate_drafter(tree, False, silent)
+    served.files["config.json"] = b'{"model_type": "qwen3_5_mtp"}'
+    served.commit = "b" * 40
+    assert locate_drafter(tree, False, silent) == store.root / REPO
+    assert (store.root / REPO / WEIGHTS).is_file()
 
 
 def test_repository_without_safetensors_is_refused_before_the_download(

@@ -13,9 +13,11 @@ import numpy as np
 
 from mlxcel.core.sampling import Dry, SamplingParams
 from mlxcel.engine.sampling.bias import dense_bias
+from mlxcel.engine.sampling.draws import PROPOSAL_SALT
 from mlxcel.engine.sampling.group import Group, Kind, Step, kind_of
 from mlxcel.engine.sampling.mirostat import is_mirostat
 from mlxcel.engine.sampling.penalties import DryPenalties, Penalties
+from mlxcel.engine.sampling.rejection import Proposed
 from mlxcel.engine.sampling.scores import Scorer, Scores, with_forced
 
 NO_DRY = Dry(multiplier=0.0, base=1.0, allowed_length=1, window=0)
@@ -33,12 +35,18 @@ class Drawn:
     """float32 `[rows, 2]`: what the next step begins with."""
     scores: tuple[Scores, ...]
     """Of the rows that asked for log-probabilities, each in one of them."""
+    odds: mx.array | None
+    """float32 `[rows, vocab]`, of a sampler that proposes: how probable each token was. None where
+    no other than those drawn was possible."""
 
 
 class BatchSampler:
     """For a fixed list of rows; made anew when rows join or leave. `top_logprobs` is how many of
     the likeliest tokens each row wants told, None: no scores; empty: no row has any. Rows of
-    `post_sampling` want those of the distribution they are drawn from, others the model's own."""
+    `post_sampling` want those of the distribution they are drawn from, others the model's own.
+
+    One that `proposes` draws with numbers independent of those the rows draw with, and tells out
+    of which odds; its rows must all be of one kind."""
 
     def __init__(
         self,
@@ -47,6 +55,7 @@ class BatchSampler:
         *,
         top_logprobs: Sequence[int | None] = (),
         post_sampling: Sequence[bool] = (),
+        proposes: bool = False,
     ) -> None:
         self._seeds = np.array([row.seed for row in rows], dtype=np.uint64)
         self._bias = dense_bias(rows, vocab)
@@ -61,9 +70,13 @@ class BatchSampler:
         self._scorer = Scorer(own, vocab)
         kinds = [kind_of(row) for row in rows]
         places = {kind: [i for i, k in enumerate(kinds) if k is kind] for kind in Kind}
+        self._salt = PROPOSAL_SALT if proposes else np.uint64(0)
         self._groups = [
-            Group(kind, rows, where, vocab, drawn) for kind, where in places.items() if where
+            Group(kind, rows, where, vocab, drawn, keeps_odds=proposes)
+            for kind, where in places.items()
+            if where
         ]
+        assert not proposes or len(self._groups) == 1
         order = [i for where in places.values() for i in where]
         self._order = mx.array([order.index(i) for i in range(len(rows))])
 
@@ -75,15 +88,18 @@ class BatchSampler:
         state: mx.array,
         allowed: mx.array | None = None,
         forced: mx.array | None = None,
+        proposed: Proposed | None = None,
     ) -> Drawn:
         """`logits` `[rows, vocab]`; the output position of each row; what was said before
         (`History.tokens`); what samplers remember (`RowState.values`); `allowed` bool
         `[rows, vocab]`: the tokens a constraint lets through; `forced` int32 `[rows]`: said
-        instead of what is drawn, leaving the row's state alone, -1: none."""
+        instead of what is drawn, leaving the row's state alone, -1: none; `proposed`: in view of
+        which rows draw, whose samplers remember nothing."""
         scored = self._scored(logits, history)
         masked = scored if allowed is None else mx.where(allowed, scored, -mx.inf)
         places = np.array(positions, dtype=np.uint64)
-        tokens, after, told = self._drawn(Step(masked, self._seeds, places, state))
+        step = Step(masked, self._seeds, places, state, self._salt, proposed)
+        tokens, after, told, odds = self._drawn(step)
         if forced is not None:
             told = [with_forced(scores, forced) for scores in told]
             is_free = forced < 0
@@ -92,7 +108,7 @@ class BatchSampler:
                 after = mx.where(is_free[:, None], after, state)
         if self._scorer.places:
             told = [self._scorer(scored, tokens), *told]
-        return Drawn(tokens, after, tuple(told))
+        return Drawn(tokens, after, tuple(told), odds)
 
     def _scored(self, logits: mx.array, history: mx.array) -> mx.array:
         """As they have come where nothing is done to them, else float32."""
@@ -107,17 +123,19 @@ class BatchSampler:
             logits = self._dry(logits, history)
         return logits
 
-    def _drawn(self, step: Step) -> tuple[mx.array, mx.array, list[Scores]]:
-        """Tokens and states in the order of the batch, and what was asked of the draws."""
+    def _drawn(self, step: Step) -> tuple[mx.array, mx.array, list[Scores], mx.array | None]:
+        """Tokens and states in the order of the batch, what was asked of the draws, and the odds
+        where they are kept."""
         parts = [group(step) for group in self._groups]
-        told = [scores for *_, scores in parts if scores is not None]
+        told = [part.told for part in parts if part.told is not None]
         if len(parts) == 1:
-            return *parts[0][:2], told
-        tokens = mx.concatenate([part for part, *_ in parts])[self._order]
+            (part,) = parts
+            return part.tokens, part.state, told, part.odds
+        tokens = mx.concatenate([part.tokens for part in parts])[self._order]
         keeps_state = any(group.has_state for group in self._groups)
         if not keeps_state:
-            return tokens, step.state, told
-        return tokens, mx.concatenate([after for _, after, _ in parts])[self._order], told
+            return tokens, step.state, told, None
+        return tokens, mx.concatenate([part.state for part in parts])[self._order], told, None
 
 
 def _split(

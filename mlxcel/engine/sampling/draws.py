@@ -7,6 +7,12 @@ import numpy as np
 
 XTC_SALT = np.uint64(0xA5A5_5A5A_0F0F_F0F0)
 """A row's second number of a position, independent of its draw."""
+PROPOSAL_SALT = np.uint64(0x3C6E_F372_FE94_F82B)
+"""What a drafter draws with that tells its odds: independent of how its row draws."""
+TEST_SALT = np.uint64(0x510E_527F_ADE6_82D1)
+"""Whether that proposal is taken."""
+REST_SALT = np.uint64(0x1F83_D9AB_FB41_BD6B)
+"""What is said where it is not."""
 
 
 def uniforms(seeds: np.ndarray, positions: np.ndarray) -> np.ndarray:

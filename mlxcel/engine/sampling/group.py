@@ -7,7 +7,7 @@ rows on it without any weighing of what is kept.
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import mlx.core as mx
 import numpy as np
@@ -15,10 +15,20 @@ import numpy as np
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.sampling.adaptive import Steering, is_adaptive
 from mlxcel.engine.sampling.candidates import LOWEST, Candidates, candidates
-from mlxcel.engine.sampling.draws import XTC_SALT, uniforms
+from mlxcel.engine.sampling.draws import REST_SALT, TEST_SALT, XTC_SALT, uniforms
 from mlxcel.engine.sampling.head import likeliest
 from mlxcel.engine.sampling.mirostat import Bound, is_mirostat
-from mlxcel.engine.sampling.rowwise import LANES, at, exponential, fused, on_gpu, padded, peak
+from mlxcel.engine.sampling.rejection import Proposed, judged
+from mlxcel.engine.sampling.rowwise import (
+    LANES,
+    at,
+    exponential,
+    fused,
+    on_gpu,
+    padded,
+    peak,
+    total,
+)
 from mlxcel.engine.sampling.scores import DrawnScorer, Scores
 from mlxcel.engine.sampling.temper import Temperature
 from mlxcel.engine.sampling.truncate import Spread, Truncation, is_truncated
@@ -63,16 +73,33 @@ class Step(NamedTuple):
     seeds: np.ndarray
     positions: np.ndarray
     state: mx.array
+    salt: np.uint64
+    """Of the draws; 0: they are the rows' own."""
+    proposed: Proposed | None
+    """In view of which they are drawn."""
 
     @property
     def draw(self) -> mx.array:
         """A number in [0, 1) for each row: float32 `[rows, 1]`."""
-        return _numbers(self.seeds, self.positions)
+        return self.number(self.salt)
 
     @property
     def chance(self) -> mx.array:
         """A second one, independent of the draw."""
-        return _numbers(self.seeds ^ XTC_SALT, self.positions)
+        return self.number(XTC_SALT)
+
+    def number(self, salt: np.uint64) -> mx.array:
+        return mx.array(uniforms(self.seeds ^ salt, self.positions).astype(np.float32)[:, None])
+
+    def of(self, places: np.ndarray, rows: mx.array) -> Self:
+        """Of the rows in these places alone, given twice."""
+        return self._replace(
+            logits=self.logits[rows],
+            seeds=self.seeds[places],
+            positions=self.positions[places],
+            state=self.state[rows],
+            proposed=None if self.proposed is None else self.proposed.of(rows),
+        )
 
 
 class Choice(NamedTuple):
@@ -90,9 +117,24 @@ class Choice(NamedTuple):
     """Of the weights; None: the place is the id."""
 
 
+class Part(NamedTuple):
+    """What a group has to say of its n rows."""
+
+    tokens: mx.array
+    """int32 `[n]`, -1 where nothing can be drawn."""
+    state: mx.array
+    """The next state: `[n, 2]`."""
+    told: Scores | None
+    """What those that asked were drawn from."""
+    odds: mx.array | None
+    """float32 `[n, vocab]`: how probable each token was, where that is kept; None: no other was
+    possible."""
+
+
 class Group:
     """The rows in `places` of the batch, all of one kind. `asked` is how many of the likeliest
-    tokens each row of the batch wants told of what it was drawn from, None: nothing."""
+    tokens each row of the batch wants told of what it was drawn from, None: nothing;
+    `keeps_odds`: all of that is to be known."""
 
     def __init__(
         self,
@@ -101,10 +143,14 @@ class Group:
         places: list[int],
         vocab: int,
         asked: Sequence[int | None],
+        *,
+        keeps_odds: bool,
     ) -> None:
         chosen = [rows[i] for i in places]
         told = {i: most for i in places if (most := asked[i]) is not None}
         self._scorer = DrawnScorer(told, [places.index(i) for i in told], vocab) if told else None
+        self._keeps_odds = keeps_odds
+        self._vocab = vocab
         self._kind = kind
         self._places = None if len(places) == len(rows) else np.array(places)
         self._rows = None if self._places is None else mx.array(self._places)
@@ -122,19 +168,25 @@ class Group:
         """Whether a draw changes what is remembered of a row."""
         return self._bound is not None or self._steering is not None
 
-    def __call__(self, step: Step) -> tuple[mx.array, mx.array, Scores | None]:
-        """Tokens int32 `[rows]`, -1 where nothing can be drawn, the next state `[rows, 2]` of
-        these rows, and what those of them that asked were drawn from."""
-        choice = self._chosen(self._of(step))
+    def __call__(self, step: Step) -> Part:
+        """What the group's rows have drawn."""
+        if self._rows is not None and self._places is not None:
+            step = step.of(self._places, self._rows)
+        choice = self._chosen(step)
+        if step.proposed is not None and choice.odds is not None:
+            choice = _in_view(choice, choice.odds, step)
         told = None if self._scorer is None else self._scorer(choice)
-        return choice.tokens[:, 0], choice.state, told
+        odds = self._odds(choice) if self._keeps_odds else None
+        return Part(choice.tokens[:, 0], choice.state, told, odds)
 
-    def _of(self, step: Step) -> Step:
-        if self._rows is None:
-            return step
-        logits, seeds, positions, state = step
-        rows, places = self._rows, self._places
-        return Step(logits[rows], seeds[places], positions[places], state[rows])
+    def _odds(self, choice: Choice) -> mx.array | None:
+        if choice.odds is None:
+            return None
+        odds = choice.odds / total(choice.odds)
+        if choice.ids is None:
+            return odds[:, : self._vocab]
+        whole = mx.zeros((odds.shape[0], self._vocab + -self._vocab % LANES))
+        return mx.put_along_axis(whole, choice.ids, odds, axis=-1)[:, : self._vocab]
 
     def _chosen(self, step: Step) -> Choice:
         if self._kind is Kind.GREEDY:
@@ -142,12 +194,12 @@ class Group:
             return Choice(tokens, step.state, None, tokens, None)
         if self._kind is Kind.PLAIN:
             odds = self._plain(step.logits)
-            places, whole = inverted(odds, _draw(step))
+            places, whole = inverted(odds, step.draw)
             return Choice(sound(places, whole), step.state, odds, places, None)
         some = self._candidates(step.logits)
         if self._bound is not None:
             return self._bounded(self._bound, some, step)
-        chance = _chance(step) if self._truncation.needs_chance else None
+        chance = step.chance if self._truncation.needs_chance else None
         return self._drawn(self._truncation(some, chance), step)
 
     def _plain(self, logits: mx.array) -> mx.array:
@@ -174,7 +226,7 @@ class Group:
         odds = weights = self._tempered(some)
         if self._steering is not None:
             odds = self._steering.weighed(weights, step.state)
-        places, whole = inverted(odds, _draw(step))
+        places, whole = inverted(odds, step.draw)
         state = step.state
         if self._steering is not None:
             after = self._steering.after(weights, places, state)
@@ -194,9 +246,22 @@ class Group:
         scores = (logits - peak(logits)) / self._temperature.of(some)
         weights = exponential(scores)
         odds = bound.kept(scores, weights, step.state)
-        places, whole = inverted(odds, _draw(step))
+        places, whole = inverted(odds, step.draw)
         state = mx.where(whole > 0, bound.after(weights, places, step.state), step.state)
         return Choice(sound(places, whole), state, odds, places, None)
+
+
+def _in_view(choice: Choice, odds: mx.array, step: Step) -> Choice:
+    """Drawn anew, in the rows to which something was proposed."""
+    assert step.proposed is not None
+    proposed = step.proposed.among(choice.ids, odds.shape[-1])
+    is_taken, rest = judged(odds, proposed, step.number(TEST_SALT))
+    other, _ = inverted(rest, step.number(REST_SALT))
+    places = mx.where(is_taken, proposed.tokens, other.astype(mx.int32))
+    is_asked = (step.proposed.tokens >= 0) & (choice.tokens >= 0)
+    places = mx.where(is_asked, places, choice.places.astype(mx.int32))
+    tokens = places if choice.ids is None else at(choice.ids, places).astype(mx.int32)
+    return choice._replace(tokens=mx.where(is_asked, tokens, choice.tokens), places=places)
 
 
 def most_likely(logits: mx.array) -> mx.array:
@@ -252,17 +317,3 @@ def _top_k(rows: Sequence[SamplingParams], width: int) -> mx.array:
     counts = np.array([[row.top_k] for row in rows])
     kept = np.where(np.arange(width)[None] < counts, LOWEST, np.inf)
     return mx.array(kept.astype(np.float32))
-
-
-def _draw(step: Step) -> mx.array:
-    """A number in [0, 1) for each row: float32 `[rows, 1]`."""
-    return _numbers(step.seeds, step.positions)
-
-
-def _chance(step: Step) -> mx.array:
-    """A second one, independent of the draw."""
-    return _numbers(step.seeds ^ XTC_SALT, step.positions)
-
-
-def _numbers(seeds: np.ndarray, positions: np.ndarray) -> mx.array:
-    return mx.array(uniforms(seeds, positions).astype(np.float32)[:, None])

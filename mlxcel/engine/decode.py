@@ -25,6 +25,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from mlxcel.engine.constraint.masks import bits, fill
+from mlxcel.engine.draft.rejection import in_view_first
 from mlxcel.engine.draft.rounds import NO_RUN, Run, as_inputs, draw_later, runs_of
 from mlxcel.engine.draft.speculation import Speculation
 from mlxcel.engine.kv.batch import KVBatch, KVReplaying, KVRewinding
@@ -34,6 +35,7 @@ from mlxcel.engine.lora import LoraScales
 from mlxcel.engine.report import Report
 from mlxcel.engine.sampling.batch import BatchSampler, Drawn
 from mlxcel.engine.sampling.history import History
+from mlxcel.engine.sampling.rejection import Proposed
 from mlxcel.engine.sampling.state import RowState, initial_state
 from mlxcel.engine.scores import read_scores
 from mlxcel.engine.sequence import Sequence
@@ -203,7 +205,7 @@ class Decoder:
         inputs = as_inputs(rows, guesses)
         logits = self._wide(inputs)
         positions = [row.started for row in rows]
-        flight = self._choose(logits[:, 0])
+        flight = self._choose(logits[:, 0], in_view_first(rows, guesses))
         later = draw_later(
             logits, rows, positions, guesses, history=self._history, state=self._state
         )
@@ -288,8 +290,8 @@ class Decoder:
         self._lora.use([row.request.lora for row in self.rows])
         return self._network(inputs, cache=self._kv.layers)
 
-    def _choose(self, logits: mx.array) -> _Flight:
-        """The next token of every row, on its way."""
+    def _choose(self, logits: mx.array, proposed: Proposed | None = None) -> _Flight:
+        """The next token of every row, on its way; drawn in view of what is `proposed`."""
         likeliest = self._language.watch(self.rows, logits)
         forced = [NOT_FORCED] * len(self.rows)
         closing = [False] * len(self.rows)
@@ -300,7 +302,7 @@ class Decoder:
             forced = [_forced(row) for row in self.rows]
             closing = [bool(row.steering and row.steering.is_forcing) for row in self.rows]
             allowed = self._allowed(logits.shape[-1])
-        drawn = self._draw(logits, forced, allowed)
+        drawn = self._draw(logits, forced, allowed, proposed)
         has_first = any(row.started == 0 for row in self.rows)
         for row in self.rows:
             row.started += 1
@@ -312,7 +314,13 @@ class Decoder:
         if self._clear_interval and self._report.decode_steps % self._clear_interval == 0:
             mx.clear_cache()
 
-    def _draw(self, logits: mx.array, forced: list[int], allowed: mx.array | None) -> Drawn:
+    def _draw(
+        self,
+        logits: mx.array,
+        forced: list[int],
+        allowed: mx.array | None,
+        proposed: Proposed | None,
+    ) -> Drawn:
         if self._sampler is None:
             submits = [row.request.submit for row in self.rows]
             self._sampler = BatchSampler(
@@ -324,7 +332,7 @@ class Decoder:
         positions = [row.started for row in self.rows]
         fixed = mx.array(forced) if max(forced) > NOT_FORCED else None
         drawn = self._sampler(
-            logits, positions, self._history.tokens, self._state.values, allowed, fixed
+            logits, positions, self._history.tokens, self._state.values, allowed, fixed, proposed
         )
         self._history.push(drawn.tokens)
         self._state.take(drawn.state)

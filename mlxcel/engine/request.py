@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from mlxcel.core.cache import CacheReport
 from mlxcel.core.events import Drafted, FinishReason, Timings, Usage
+from mlxcel.engine.draft.diagnosis import Tally
 from mlxcel.link.messages import RowFinished, RowStarted, Submit, unpack_tokens
 
 
@@ -30,6 +31,8 @@ class Request:
     """What of its prompt was found when it was first read; None before, and without a cache."""
     drafted: Drafted | None = None
     """Over all choices; None before the first round."""
+    tally: Tally | None = None
+    """What is to be told of its proposals; None: nothing."""
 
     @property
     def id(self) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import mlx.core as mx
+
 from mlxcel.engine.draft.governor import Governor
 
 PATIENT = 3
@@ -24,6 +26,13 @@ class Drafter(Protocol):
         """Up to so many tokens that may follow; none where nothing is to be expected."""
         ...
 
+    @property
+    def odds(self) -> mx.array | None:
+        """Out of what the last n proposals were drawn, float32 `[n, vocab]`, with numbers that are
+        independent of the row's own (`OwnDraws`). None: they are kept where they are what the row
+        draws."""
+        ...
+
 
 @dataclass(slots=True)
 class RowDraft:
@@ -37,6 +46,8 @@ class RowDraft:
     """Positions whose context rows it has read, where it reads them."""
     fruitless: int = 0
     """Asks in a row without a proposal."""
+    odds: mx.array | None = None
+    """Of the last proposal, where the row draws in view of it (`Drafter.odds`)."""
     shadow: list[int] = field(default_factory=list)
     """What would have been proposed, while the governor only watches."""
     shadow_at: int = 0

@@ -12,11 +12,12 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from mlxcel.core.status import DraftInfo
 from mlxcel.engine.draft.base import Drafter, RowDraft
+from mlxcel.engine.draft.diagnosis import Tally, rule_of
 from mlxcel.engine.draft.full_model import FullModel
 from mlxcel.engine.draft.governor import Gated, Governor, Graded
 from mlxcel.engine.draft.heads import DraftHead
 from mlxcel.engine.draft.prompt_lookup import PromptLookup
-from mlxcel.engine.draft.speculation import Policy, Speculation
+from mlxcel.engine.draft.speculation import MakeTally, Policy, Speculation
 from mlxcel.engine.draft.taps import Tapped
 from mlxcel.engine.kv.batch import KVBatch
 from mlxcel.engine.kv.modes import KVPlan, are_plain
@@ -101,6 +102,7 @@ def speculation_from(
         is_head=is_head,
         chunk=chunk,
         policy=policy,
+        tally=_tally(draft) if draft.get("accept_diag") else None,
     )
 
 
@@ -117,8 +119,21 @@ def _maker(
         head = drafter
         return lambda row: head.make(row.sampling)
     vocab = min(model.vocab_size, drafter.vocab_size)
-    make = partial(FullModel, drafter.network, vocab=vocab, chunk=chunk)
+    make = partial(
+        FullModel,
+        drafter.network,
+        vocab=vocab,
+        chunk=chunk,
+        keeps_odds=draft["stochastic_accept"],
+    )
     return lambda row: make(row.sampling)
+
+
+def _tally(draft: Mapping[str, Any]) -> MakeTally:
+    rejects = draft.get("stochastic_accept", False)
+    return lambda row: Tally(
+        rule=rule_of(row.sampling, rejects=rejects), is_lookup=draft["kind"] == "prompt_lookup"
+    )
 
 
 def _governor(policy: str, most: int) -> Governor:

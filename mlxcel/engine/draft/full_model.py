@@ -19,12 +19,18 @@ class FullModel:
     is_free = False
 
     def __init__(
-        self, network: nn.Module, sampling: SamplingParams, *, vocab: int, chunk: int
+        self,
+        network: nn.Module,
+        sampling: SamplingParams,
+        *,
+        vocab: int,
+        chunk: int,
+        keeps_odds: bool = False,
     ) -> None:
         """`vocab`: logits of the target; those a drafter has more are left out. `chunk`: tokens
-        of a forward; 0: all."""
+        of a forward; 0: all. `keeps_odds`: the rule is modified rejection."""
         self._network = network
-        self._draw = OwnDraws(sampling, vocab)
+        self._draw = OwnDraws(sampling, vocab, keeps_odds=keeps_odds)
         self._chunk = chunk
         self._caches: list[Any] = make_prompt_cache(network)
         self._said: int | None = None
@@ -33,6 +39,10 @@ class FullModel:
         self._logits: mx.array | None = None
         """After the text, while nothing of it is unread."""
         self._ahead: list[int] = []
+
+    @property
+    def odds(self) -> mx.array | None:
+        return self._draw.odds
 
     def hear(self, tokens: Sequence[int]) -> None:
         self._said = 0 if self._said is None else self._said + len(tokens)
@@ -44,6 +54,7 @@ class FullModel:
         self._unread += tokens[kept:]
 
     def propose(self, count: int) -> list[int]:
+        self._draw.begin()
         self._forget(len(self._ahead))
         if self._chunk and len(self._unread) > self._chunk:
             self._forward(self._unread[: self._chunk])

@@ -9,6 +9,7 @@ class PromptLookup:
     """The drafter of one row."""
 
     is_free = True
+    odds = None
 
     def __init__(self, *, ngram_min: int, ngram_max: int) -> None:
         self._index = NgramIndex(ngram_min, ngram_max)

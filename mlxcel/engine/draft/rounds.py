@@ -2,6 +2,7 @@
 
 Sampler match: a proposal is kept where it is what the row's own chain draws at that place. Draws
 depend on (seed, position) alone, so a row says what it would have said without (speculative, 5).
+By the other rule rows draw in view of what is proposed (`rejection`), and all else is the same.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import cast
 
 import mlx.core as mx
 
+from mlxcel.engine.draft.rejection import in_view_later
 from mlxcel.engine.sampling.batch import BatchSampler
 from mlxcel.engine.sampling.history import History
 from mlxcel.engine.sampling.scores import Scores
@@ -157,7 +159,10 @@ def _at_once(ahead: _Ahead, places: Sequence[int]) -> Later:
         past = mx.zeros((len(draws), 0), dtype=mx.int32)
     logits = mx.concatenate([ahead.seen(place) for place in places])
     where = [position for place in places for position in ahead.where(place)]
-    drawn = ahead.sampler(draws)(logits, where, past, states.values)
+    looks = in_view_later(
+        [ahead.rows[place] for place in places], [ahead.proposed[place] for place in places]
+    )
+    drawn = ahead.sampler(draws)(logits, where, past, states.values, proposed=looks)
     return Later(draws, drawn.tokens, None, drawn.scores)
 
 

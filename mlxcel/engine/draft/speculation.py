@@ -7,6 +7,7 @@ from typing import Protocol, cast
 from mlxcel.core.events import Drafted
 from mlxcel.core.status import DraftInfo
 from mlxcel.engine.draft.base import RowDraft
+from mlxcel.engine.draft.diagnosis import Tally
 from mlxcel.engine.draft.eligible import is_eligible
 from mlxcel.engine.draft.heads import HiddenDrafter
 from mlxcel.engine.draft.taps import whole
@@ -17,6 +18,7 @@ from mlxcel.engine.sequence import Sequence as Row
 log = logging.getLogger(__name__)
 
 MakeDraft = Callable[[Row], RowDraft]
+MakeTally = Callable[[Row], Tally]
 WATCHED = 8
 """Steps between two shadow proposals of a drafter that has to work for them."""
 
@@ -60,7 +62,8 @@ class Always:
 class Speculation:
     """Owned by the decode loop. `max_batch`: with more rows than that in the batch nobody is
     asked. `window`: tokens that a row may hold; 0: any number. `chunk`: tokens of a text whose
-    hidden states a drafter reads at once; 0: all. `is_head`: it reads them."""
+    hidden states a drafter reads at once; 0: all. `is_head`: it reads them. `tally`: what becomes
+    of each request's proposals is to be told."""
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class Speculation:
         is_head: bool = False,
         chunk: int = 0,
         policy: Policy | None = None,
+        tally: MakeTally | None = None,
     ) -> None:
         self.info = info
         self._make = make
@@ -83,12 +87,15 @@ class Speculation:
         self._chunk = chunk
         self._policy = policy or Always()
         self._burst: Row | None = None
+        self._tally = tally
 
     def enter(self, row: Row) -> None:
         """A row begins to decode. One that comes back has lost its drafter for good."""
         is_new = not row.output and not row.has_forgotten
         is_asked = is_new and is_eligible(row, is_head=self._is_head)
         row.draft = self._make(row) if is_asked else None
+        if is_asked and self._tally is not None and row.request.tally is None:
+            row.request.tally = self._tally(row)
 
     def leave(self, row: Row) -> None:
         """It decodes no more."""
@@ -124,7 +131,11 @@ class Speculation:
         """The step is an ordinary one: nobody has proposed anything."""
         for place, row, draft in self._gated(rows):
             draft.fruitless += 1
-            if not draft.governor.budget:
+            is_paused = not draft.governor.budget
+            # With its last token in flight a row has no part in the step.
+            if row.request.tally is not None and row.started < row.request.limit:
+                row.request.tally.passed(is_paused=is_paused)
+            if is_paused:
                 draft.governor.passed()
             if draft.governor.watches:
                 self._watch(place, row, draft, kv)
@@ -135,6 +146,8 @@ class Speculation:
         for row, tried, kept in zip(rows, proposed, accepted, strict=True):
             if tried:
                 self._took(row, tried, kept)
+            elif row.request.tally is not None and row.draft is not None:
+                row.request.tally.passed(is_paused=not row.draft.governor.budget)
 
     def lasted(
         self, ms: float, rows: Sequence[Row], proposed: Sequence[int], accepted: Sequence[int]
@@ -154,6 +167,8 @@ class Speculation:
         draft = row.draft
         assert draft is not None
         draft.fruitless = 0
+        if row.request.tally is not None:
+            row.request.tally.took(proposed, accepted)
         draft.governor.took(accepted)
         was = row.request.drafted or Drafted(kind=self.info.kind, rounds=0, proposed=0, accepted=0)
         row.request.drafted = Drafted(
@@ -194,7 +209,10 @@ class Speculation:
             _hear(row, draft)
             if self._is_head and not self._look(place, draft, kv):
                 return []
-            return draft.drafter.propose(count)[:count]
+            proposed = draft.drafter.propose(count)
+            draft.odds = draft.drafter.odds
+            assert draft.odds is None or len(draft.odds) == len(proposed)
+            return proposed[:count]
         except Exception:
             log.exception("a drafter failed: its row goes on without")
             row.draft = None
@@ -214,7 +232,10 @@ class Speculation:
         shadow, place_in_output = draft.shadow, draft.shadow_at - len(row.base)
         if shadow and len(row.output) > place_in_output:
             draft.shadow = []
-            draft.governor.came_true(row.output[place_in_output] == shadow[0])
+            is_right = row.output[place_in_output] == shadow[0]
+            draft.governor.came_true(is_right)
+            if row.request.tally is not None:
+                row.request.tally.came_true(is_right)
         if draft.drafter.is_free or draft.fruitless % WATCHED == 0:
             draft.shadow = self._proposed(place, row, draft, 1, kv)
             draft.shadow_at = draft.heard

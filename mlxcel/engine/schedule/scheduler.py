@@ -330,7 +330,9 @@ class Scheduler:
 
     def _forget(self, request: Request, *, is_sound: bool) -> None:
         """Nothing of the request stays, wherever its rows are, but what was read for it."""
-        self._requests.pop(request.id, None)
+        was = self._requests.pop(request.id, None)
+        if was is not None and was.tally is not None:
+            was.tally.tell()
         for row in [row for row in self._decoder.rows if row.request is request]:
             if is_sound:
                 self._decoder.keep(row)

@@ -20,6 +20,7 @@ HEADS: dict[str, Any] = {
     "block_size": None,
     "precision": "auto",
     "quantize": True,
+    "stochastic_accept": False,
     "glm_hidden_tap": "post",
     "weight_materialization": "eager",
 }

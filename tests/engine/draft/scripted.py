@@ -35,6 +35,7 @@ class Scripted:
     """`foresee(heard, count)` says what it proposes."""
 
     is_free = True
+    odds = None
 
     def __init__(self, foresee: Callable[[list[int], int], list[int]]) -> None:
         self.heard: list[int] = []

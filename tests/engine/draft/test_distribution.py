@@ -27,6 +27,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "plain": {"kind": "none"},
     "prompt-lookup": LOOKUP,
     "full-model": FULL_MODEL | {"max_batch": CHOICES},
+    "rejection": FULL_MODEL | {"max_batch": CHOICES, "stochastic_accept": True},
 }
 
 
@@ -48,17 +49,17 @@ def binned(pairs: np.ndarray) -> np.ndarray:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
-def test_pairs_of_tokens(tiny: Path, other: Path, kind: str) -> None:
-    drafter = other if kind == "full-model" else None
+def test_pairs_of_tokens(tiny: Path, other: Path, near: Path, kind: str) -> None:
+    drafter = {"full-model": other, "rejection": near}.get(kind)
     driver = Driver(tiny, parallel=CHOICES, draft=KINDS[kind], drafter=drafter)
     pairs = pairs_of(driver)
     bins = binned(pairs)
     counts = np.zeros(BINS)
     for seed in range(0, SAMPLES, CHOICES):
         driver.frames.clear()
-        driver.run(submit("r", PROMPT, 2, temperature=1.0, seed=seed, choices=CHOICES))
+        driver.run(submit("r", PROMPT, 3, temperature=1.0, seed=seed, choices=CHOICES))
         for choice in range(CHOICES):
-            first, second = driver.tokens("r", choice)
+            first, second, _ = driver.tokens("r", choice)  # so that two are proposed at once
             counts[bins[first, second]] += 1
     wanted = np.bincount(bins.ravel(), weights=pairs.ravel(), minlength=BINS) * SAMPLES
     is_used = wanted > 0  # a pair may be more probable than a bin

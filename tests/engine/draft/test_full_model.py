@@ -21,6 +21,7 @@ DRAFT: dict[str, Any] = {
     "max_draft": 5,
     "max_batch": 4,
     "policy": "graded",
+    "stochastic_accept": False,
 }
 PART = {
     "precision": "float32",

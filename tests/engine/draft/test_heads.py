@@ -29,6 +29,7 @@ class Watching:
     """Says what an oracle says, and remembers what it was shown."""
 
     is_free = False
+    odds = None
 
     def __init__(self, foresee: Callable[[list[int], int], list[int]]) -> None:
         self.heard: list[int] = []

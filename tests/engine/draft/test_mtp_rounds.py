@@ -13,7 +13,7 @@ from mlxcel.core.cache import CacheTag
 from mlxcel.core.events import FinishReason
 from mlxcel.core.sampling import Dry, Mirostat
 from mlxcel.engine.request import cached_tokens
-from mlxcel.link.messages import Submit
+from mlxcel.link.messages import RowTokens, Submit
 from tests.engine.draft.mtp_parts import heads
 from tests.engine.draft.test_rounds import answered, rounds_of
 from tests.engine.driver import Driver, submit
@@ -131,6 +131,35 @@ def test_rows_whose_draws_depend_on_the_text(
     request = submit("r", [1, 2, 3], 17, temperature=1.0, seed=4, **way)
     assert answered(driver, request) == plain(request)[0]
     assert rounds_of(driver, "r")[1] > 0
+    driver.close()
+
+
+def test_modified_rejection(
+    folders: dict[str, Path],
+    plain: Callable[[Submit], Answer],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Greedy texts stay; what is drawn comes with the scores the model gives it there."""
+    caplog.set_level("INFO")
+    driver = Driver(
+        folders["target"],
+        parallel=1,
+        draft=KIND | {"stochastic_accept": True, "accept_diag": True},
+        head=lambda model: heads(model, folders["head"], stochastic_accept=True),
+    )
+    greedy = submit("r", list(range(31)), 17)
+    assert answered(driver, greedy) == plain(greedy)[0]
+    drawn = submit("r", [1, 2, 3], 40, temperature=1.0, seed=4, top_logprobs=0)
+    text = answered(driver, drawn)
+    assert rounds_of(driver, "r")[1] > 5
+    rules = [text.split()[2] for text in caplog.messages if text.startswith("[Speculative")]
+    assert rules == ["rule=greedy", "rule=rejection"]
+    said = [event for event in driver.events("r") if isinstance(event, RowTokens)]
+    told = [event.scores[0].said for event in said if event.scores]
+    logits = driver.model.network(mx.array([[1, 2, 3, *text]]))[0, 2:-1]
+    scores = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+    expected = mx.take_along_axis(scores, mx.array(text)[:, None], axis=-1)[:, 0]
+    assert told == pytest.approx(expected.tolist(), abs=1e-3)
     driver.close()
 
 

@@ -22,11 +22,19 @@ class NextTokens:
 
     is_free = False
 
-    def __init__(self, head: Head, target: Target, sampling: SamplingParams, *, vocab: int) -> None:
-        """`vocab`: logits of the target."""
+    def __init__(
+        self,
+        head: Head,
+        target: Target,
+        sampling: SamplingParams,
+        *,
+        vocab: int,
+        keeps_odds: bool = False,
+    ) -> None:
+        """`vocab`: logits of the target. `keeps_odds`: the rule is modified rejection."""
         self._head = head
         self._target = target
-        self._draw = OwnDraws(sampling, vocab)
+        self._draw = OwnDraws(sampling, vocab, keeps_odds=keeps_odds)
         self._caches = head.make_cache()
         self._said: int | None = None
         """Tokens of the answer; None before the prompt is known."""
@@ -36,6 +44,10 @@ class NextTokens:
         """Unread: hidden states `[n, hidden]`, the first of them before the first of `_tokens`."""
         self._last: mx.array | None = None
         """`[1, 1, hidden]`: what the head made of the last pair."""
+
+    @property
+    def odds(self) -> mx.array | None:
+        return self._draw.odds
 
     def hear(self, tokens: Sequence[int]) -> None:
         is_prompt = self._said is None
@@ -47,6 +59,7 @@ class NextTokens:
         self._read()
 
     def propose(self, count: int) -> list[int]:
+        self._draw.begin()
         self._read()
         hidden = self._last
         if hidden is None:

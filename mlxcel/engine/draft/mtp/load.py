@@ -57,7 +57,8 @@ def load_mtp(options: Mapping[str, Any], progress: Progress, *, model: LoadedMod
     head, target = cast(Head, network), _beside(network, target_of(model.network))
 
     def make(sampling: SamplingParams) -> NextTokens:
-        return NextTokens(head, target, sampling, vocab=model.vocab_size)
+        keeps_odds = options["stochastic_accept"]
+        return NextTokens(head, target, sampling, vocab=model.vocab_size, keeps_odds=keeps_odds)
 
     width = _width(options["block_size"], found)
     return DraftHead(

@@ -256,7 +256,7 @@ def test_others_go_first(tiny: Path, other: Path, name: str) -> None:
         driver = setup.driver
         request = replace(request, lane=Lane.LOW)
         whole = begun(plain, setup, request)
-        penalty = {"presence_penalty": 0.7} if beside else {}
+        penalty: dict[str, Any] = {"presence_penalty": 0.7} if beside else {}
         low = submit("low", [9, 9, 4], LENGTH, temperature=1.0, seed=3, **penalty)
         first = [submit(f"h{n}", [n, 4], 7, temperature=1.0, seed=n) for n in range(2)]
         first = [replace(one, lane=Lane.HIGH) for one in first]

@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 import pytest
@@ -143,7 +143,7 @@ def test_200_texts_of_smollm2(
 def test_only_a_near_tie_is_one(plain: Driver) -> None:
     """The measure itself: a likeliest token against another, and texts of other lengths."""
     logits = plain.model.network(mx.array([[1, 2, 3]]))[0, -1]
-    order = mx.argsort(-logits).tolist()
+    order = cast(list[int], mx.argsort(-logits).tolist())
     gap = float((logits[order[0]] - logits[order[1]]).item())
     found = gap_where_they_part(plain, [1, 2, 3], [order[1]], [order[0]])
     assert found == pytest.approx(gap, abs=1e-5)

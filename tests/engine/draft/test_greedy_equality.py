@@ -26,7 +26,13 @@ LOOKUP: dict[str, Any] = {
     "max_batch": 4,
     "policy": "graded",
 }
-FULL: dict[str, Any] = {"kind": "full_model", "max_draft": 3, "max_batch": 4, "policy": "graded"}
+FULL: dict[str, Any] = {
+    "kind": "full_model",
+    "max_draft": 3,
+    "max_batch": 4,
+    "policy": "graded",
+    "stochastic_accept": False,
+}
 SETUPS: dict[str, tuple[dict[str, Any], str | None]] = {
     "lookup": (LOOKUP, None),
     "lookup-2": (LOOKUP | {"max_batch": 2}, None),

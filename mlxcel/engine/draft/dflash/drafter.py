@@ -1,0 +1,75 @@
+"""Proposals of a DFlash head: all of a block at once."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import mlx.core as mx
+
+from mlxcel.core.sampling import SamplingParams
+from mlxcel.engine.draft.dflash.context import Context
+from mlxcel.engine.draft.dflash.network import Network
+from mlxcel.engine.draft.draws import OwnDraws
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Blocks:
+    """A head with the embedding and the output layer it draws with.
+
+    A block always has `size` positions, however few proposals are wanted: its masks look at each
+    other, and of that many it has learnt to make sense. Only the output layer, which is what
+    costs, is spared for those that nobody wants.
+    """
+
+    network: Network
+    embed: Callable[[mx.array], mx.array]
+    """int32 `[1, n]` -> `[1, n, hidden]`."""
+    head: Callable[[mx.array], mx.array]
+    """`[1, n, hidden]` -> `[1, n, vocab]`."""
+    size: int
+
+    def logits(self, last: int, contexts: Sequence[Context], count: int) -> mx.array:
+        """`[count, vocab]` of the tokens that follow `last`, the first that is not in the
+        context."""
+        config = self.network.config
+        block = mx.array([[last] + [config.mask_token_id] * (self.size - 1)], dtype=mx.int32)
+        hidden = self.network(self.embed(block), contexts)
+        logits = self.head(hidden[:, 1 : 1 + count])[0]
+        cap = config.final_logit_softcapping
+        return logits if cap is None else cap * mx.tanh(logits / cap)
+
+
+class DFlash:
+    """The drafter of one row."""
+
+    is_free = False
+
+    def __init__(self, blocks: Blocks, sampling: SamplingParams, *, vocab: int) -> None:
+        """`vocab`: logits of the target."""
+        self._blocks = blocks
+        self._draw = OwnDraws(sampling, vocab)
+        self._contexts = blocks.network.contexts()
+        self._said: int | None = None
+        """Tokens of the answer; None before the prompt is known."""
+        self._heard = 0
+        self._seen = 0
+        self._last = 0
+
+    def hear(self, tokens: Sequence[int]) -> None:
+        self._said = 0 if self._said is None else self._said + len(tokens)
+        self._heard += len(tokens)
+        if tokens:
+            self._last = tokens[-1]
+
+    def look(self, rows: mx.array) -> None:
+        """Read as they come, and evaluated: they are slices of the row's KV, which is written on
+        in place only while nobody holds on to it."""
+        self._blocks.network.read(rows[None], self._contexts)
+        self._seen += rows.shape[0]
+        mx.async_eval([context.arrays for context in self._contexts])
+
+    def propose(self, count: int) -> list[int]:
+        assert self._seen == self._heard - 1, "a row of every position but the last"
+        count = min(count, self._blocks.size - 1)
+        logits = self._blocks.logits(self._last, self._contexts, count)
+        return cast(list[int], self._draw(logits, self._said or 0).tolist())

@@ -12,10 +12,10 @@ from mlxcel.weights.load import LoadedModel, load_model
 GREEDY = SamplingParams(temperature=0.0)
 
 
-def load_target(folder: Path) -> LoadedModel:
+def load_target(folder: Path, *, precision: str = "float32") -> LoadedModel:
     part = {
         "path": str(folder),
-        "precision": "float32",
+        "precision": precision,
         "batch": 4,
         "device": "auto",
         "weight_materialization": "eager",

@@ -207,4 +207,14 @@ def test_precision(model: LoadedModel, tmp_path: Path, asked: str, dtype: mx.Dty
     assert head.project(mx.zeros((1, 1, 3 * HIDDEN))).dtype == dtype
     drafter = drafter_of(head)
     drafter.look(mx.ones((3, HIDDEN)))
-    assert drafter._blocks.logits(0, drafter._contexts, 1).dtype == mx.float32
+    blocks, contexts = drafter._blocks, drafter._contexts
+    assert head.network(blocks.embed(mx.array([[1]])), contexts).dtype == dtype
+    assert blocks.logits(0, contexts, 1).dtype == mx.float32
+
+
+def test_the_target_s_output_layer_is_not_widened(tmp_path: Path) -> None:
+    half = load_target(build_target(tmp_path / "target"), precision="bfloat16")
+    head = load_head(build_head(tmp_path / "head"), half, precision="float32")
+    drafter = drafter_of(head)
+    drafter.look(mx.ones((3, HIDDEN)))
+    assert drafter._blocks.logits(0, drafter._contexts, 1).dtype == mx.bfloat16

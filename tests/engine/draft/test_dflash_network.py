@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mlxcel.core.sampling import SamplingParams
+from mlxcel.engine.draft.dflash.context import Window
 from mlxcel.engine.draft.dflash.drafter import DFlash
 from mlxcel.engine.draft.draws import OwnDraws
 from mlxcel.engine.draft.heads import DraftHead
@@ -191,6 +192,26 @@ def test_many_rounds(model: LoadedModel, tmp_path: Path, config: dict[str, Any])
         else:
             found(drafter)
     assert len(shown) > 200
+
+
+@pytest.mark.parametrize("config", [{}, MIXED], ids=["full", "sliding"])
+def test_every_layer_counts_all_positions(
+    model: LoadedModel, tmp_path: Path, config: dict[str, Any]
+) -> None:
+    """Also those of which it holds no rows; a block is not counted."""
+    drafter = drafter_of(load_head(build_head(tmp_path / "head", **config), model))
+    total = 0
+    for count in (3, 20, 1, 8):
+        drafter.look(some_rows(count))
+        total += count
+        found(drafter)
+        assert [context.offset for context in drafter._contexts] == [total, total]
+
+
+def test_a_window_does_not_read_what_it_would_not_hold() -> None:
+    window = Window(WINDOW)
+    assert [window.skip(count) for count in (3, WINDOW - 1, WINDOW, 30)] == [0, 0, 1, 22]
+    assert window.offset == 23
 
 
 def test_masks_differ_only_by_position(

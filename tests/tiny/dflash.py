@@ -1,4 +1,5 @@
-"""A tiny random Qwen3 and a DFlash head for it, in the layouts in which they are published."""
+"""A tiny random Qwen3 and a DFlash head for it, in the layouts in which they are published; an LFM2
+for heads of the kind DSpark."""
 
 import json
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ import numpy as np
 
 from mlxcel.core.byte_vocab import VOCAB_SIZE
 from tests.tiny.checkpoint import build_tiny_checkpoint
+from tests.tiny.families import COMMON
 
 LAYERS = 4
 HIDDEN = 64
@@ -38,6 +40,26 @@ CONFIG: dict[str, Any] = {
     "dflash_config": {"mask_token_id": VOCAB_SIZE - 1, "target_layer_ids": [0, 2, 3]},
 }
 """As the files of Qwen3's heads are, keys and nesting."""
+
+DSPARK: dict[str, Any] = {
+    "architectures": ["Lfm2DSparkDraftModel"],
+    "markov_rank": 8,
+    "markov_head_type": "vanilla",
+    "enable_confidence_head": True,
+    "rope_is_neox_style": False,
+}
+"""On top of that, in those of LFM2's."""
+LFM2: dict[str, Any] = COMMON | {
+    "model_type": "lfm2",
+    "norm_eps": 1e-5,
+    "conv_bias": False,
+    "conv_L_cache": 3,
+    "block_dim": HIDDEN,
+    "block_multiple_of": 16,
+    "block_ffn_dim_multiplier": 1.0,
+    "block_auto_adjust_ff_dim": False,
+    "layer_types": ["conv", "full_attention"] * 2,
+}
 
 
 def build_target(folder: Path, *, window: int = 512, seed: int = 0) -> Path:
@@ -105,5 +127,13 @@ def head_weights(seed: int = 7, **config: Any) -> dict[str, mx.array]:
             f"layers.{n}.mlp.gate_proj.weight": matrix(inner, hidden),
             f"layers.{n}.mlp.up_proj.weight": matrix(inner, hidden),
             f"layers.{n}.mlp.down_proj.weight": matrix(hidden, inner),
+        }
+    if rank := told.get("markov_rank"):
+        vocab = told["vocab_size"]
+        weights |= {
+            "markov_head.markov_w1.weight": matrix(vocab, rank, gain=rank**0.5),
+            "markov_head.markov_w2.weight": matrix(vocab, rank, gain=6.0),
+            "confidence_head.proj.weight": matrix(1, hidden + rank),
+            "confidence_head.proj.bias": norm(1),
         }
     return weights

@@ -60,6 +60,27 @@ def test_the_nested_block_wins(tmp_path: Path) -> None:
     assert (found.block_size, found.is_causal, found.final_logit_softcapping) == (8, False, 30.0)
 
 
+@pytest.mark.parametrize(
+    ("told", "width", "widest"),
+    [
+        pytest.param({}, 16, 16, id="dflash"),
+        pytest.param({"runtime_block_size": 4}, 16, 16, id="dflash-has-no-other"),
+        pytest.param({"markov_rank": 8, "block_size": 9}, 8, 10, id="dspark"),
+        pytest.param({"markov_rank": 8, "block_size": 5}, 6, 6, id="dspark-short"),
+        pytest.param(
+            {"markov_rank": 8, "block_size": 9, "runtime_block_size": 9}, 9, 10, id="dspark-told"
+        ),
+        pytest.param({"markov_rank": 8, "block_size": 40}, 8, 32, id="dspark-long"),
+    ],
+)
+def test_how_wide_a_verify_step_is(
+    tmp_path: Path, told: dict[str, Any], width: int, widest: int
+) -> None:
+    """A DSpark head proposes at every position of a block, others not at the first."""
+    found = read(tmp_path, told)
+    assert (found.width, found.widest) == (width, widest)
+
+
 def test_rope_parameters_are_theta_and_scaling(tmp_path: Path) -> None:
     block = {"rope_type": "linear", "factor": 2.0, "rope_theta": 5000.0}
     found = read(tmp_path, {"rope_parameters": block})
@@ -71,8 +92,13 @@ def test_rope_parameters_are_theta_and_scaling(tmp_path: Path) -> None:
     [
         pytest.param({"selector_rank": 64}, "selector_rank is 64: .* second gen", id="selector"),
         pytest.param({"conv_kernel_size": 4}, "conv_kernel_size is 4: .* second", id="conv"),
-        pytest.param({"markov_rank": 256}, "markov_rank is 256: .* DSpark", id="dspark"),
-        pytest.param({"dflash_config": {"markov_rank": 2}}, "DSpark", id="dspark-nested"),
+        pytest.param(
+            {"markov_rank": 9, "markov_head_type": "gated"},
+            "markov_head_type is gated: .* only vanilla",
+            id="dspark-gated",
+        ),
+        pytest.param({"markov_rank": -1}, "markov_rank is -1", id="dspark-below-0"),
+        pytest.param({"runtime_block_size": 1}, "runtime_block_size is 1: at least 2", id="width"),
         pytest.param({"use_swa": True}, "use_swa is True", id="window-of-all-layers"),
         pytest.param({"block_size": 1}, "block_size is 1: at least 2", id="block-too-small"),
         pytest.param({"block_size": "16"}, "block_size is 16: a whole number", id="block-text"),
@@ -105,7 +131,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, told: Any, message: str) -> N
 
 
 def test_neutral_values_of_other_heads_are_no_such_head(tmp_path: Path) -> None:
-    read(tmp_path, {"selector_rank": 0, "conv_kernel_size": None, "markov_rank": 0})
+    read(tmp_path, {"selector_rank": 0, "conv_kernel_size": None, "use_swa": False})
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

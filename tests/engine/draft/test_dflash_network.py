@@ -47,14 +47,14 @@ class Reference:
         self.embedding = _wide(model.network.model.embed_tokens.weight)
         self.output = _wide(model.network.lm_head.weight)
 
-    def logits(self, rows: Array, last: int = LAST) -> Array:
-        """`rows` `[n, hidden]`, all that the target has shown -> `[block - 1, vocab]`."""
-        x = self.embedding[[last] + [MASK] * (BLOCK - 1)]
+    def logits(self, rows: Array, first: int = 1) -> Array:
+        """`rows` `[n, hidden]`, all that the target has shown -> `[block - first, vocab]`."""
+        x = self.embedding[[LAST] + [MASK] * (BLOCK - 1)]
         for n in range(self.told["num_hidden_layers"]):
             name = f"layers.{n}."
             x = x + self._attend(n, self._norm(x, name + "input_layernorm"), rows)
             x = x + self._mlp(name + "mlp.", self._norm(x, name + "post_attention_layernorm"))
-        logits = self._norm(x, "norm")[1:] @ self.output.T
+        logits = self._norm(x, "norm")[first:] @ self.output.T
         cap = self.told.get("final_logit_softcapping")
         return logits if cap is None else cap * np.tanh(logits / cap)
 

@@ -11,12 +11,13 @@ from mlxcel.core.errors import StartupError
 FULL, SLIDING = "full_attention", "sliding_attention"
 NESTED = "dflash_config"
 """A block whose keys win over those of the top level."""
-LEAST_BLOCK = 2
-"""Positions: the last token and one to propose."""
+LEAST_WIDTH = 2
+"""Tokens of a verify step: the last one and a proposal."""
+DSPARK_WIDTH, DSPARK_WIDEST = 8, 32
+"""Tokens of a verify step of a DSpark head: where the file does not say, and at most."""
 OTHERS = {
     "selector_rank": "a head of the second generation",
     "conv_kernel_size": "a head of the second generation",
-    "markov_rank": "a DSpark head",
     "use_swa": "a head with one window for all layers",
     "fc_layernorm": "a head that norms each tapped layer",
 }
@@ -53,11 +54,38 @@ class DFlashConfig:
     rope_is_neox_style: bool = True
     """False: RoPE turns neighbours, not halves."""
 
+    markov_rank: int = 0
+    """Above 0 in a DSpark head: that of the correction by the token before."""
+    markov_head_type: str = "vanilla"
+    runtime_block_size: int = DSPARK_WIDTH
+    """Of a DSpark head: how wide a verify step is best, less than it could be."""
+
+    @property
+    def is_dspark(self) -> bool:
+        return self.markov_rank > 0
+
+    @property
+    def scaffold(self) -> int:
+        """Positions at the beginning of a block that propose nothing."""
+        return 0 if self.is_dspark else 1
+
+    @property
+    def widest(self) -> int:
+        """Tokens of a verify step, with all that a block of the trained length proposes."""
+        if self.is_dspark:
+            return min(self.block_size + 1, DSPARK_WIDEST)
+        return self.block_size
+
+    @property
+    def width(self) -> int:
+        return min(self.runtime_block_size, self.widest) if self.is_dspark else self.widest
+
     def is_sliding(self, layer: int) -> bool:
         return self.layer_types[layer] == SLIDING
 
 
 FIELDS = {field.name: field.default for field in fields(DFlashConfig)}
+FROM_ZERO = {"mask_token_id", "markov_rank"}
 COUNTS = {name for name, default in FIELDS.items() if type(default) is int} | {"sliding_window"}
 NUMBERS = {"rms_norm_eps", "rope_theta", "final_logit_softcapping"}
 FLAGS = {name for name, default in FIELDS.items() if type(default) is bool}
@@ -107,7 +135,7 @@ class _Reader:
     def _checked(self, name: str, value: Any) -> Any:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if name in COUNTS:
-            lowest = 0 if name == "mask_token_id" else 1
+            lowest = 0 if name in FROM_ZERO else 1
             if not is_number or value != int(value) or value < lowest:
                 self._refuse(name, f"a whole number from {lowest} on is expected")
             return int(value)
@@ -137,8 +165,12 @@ class _Reader:
         return tuple(types)
 
     def _check(self, config: DFlashConfig) -> None:
-        if config.block_size < LEAST_BLOCK:
-            self._refuse("block_size", f"at least {LEAST_BLOCK} is expected")
+        if config.block_size < LEAST_WIDTH:
+            self._refuse("block_size", f"at least {LEAST_WIDTH} is expected")
+        if config.runtime_block_size < LEAST_WIDTH:
+            self._refuse("runtime_block_size", f"at least {LEAST_WIDTH} is expected")
+        if config.is_dspark and config.markov_head_type != "vanilla":
+            self._refuse("markov_head_type", "of DSpark heads only vanilla ones are supported")
         if SLIDING in config.layer_types and config.sliding_window is None:
             self._refuse("layer_types", "sliding layers need a sliding_window")
         if config.num_attention_heads % config.num_key_value_heads:

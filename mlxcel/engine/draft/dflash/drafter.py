@@ -1,4 +1,8 @@
-"""Proposals of a DFlash head: all of a block at once."""
+"""Proposals of a DFlash head: all of a block at once.
+
+A DSpark head corrects the logits of each position by what was chosen before it, so its proposals
+are chosen one after the other; the forward is one all the same.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,13 +32,19 @@ class Blocks:
     """`[1, n, hidden]` -> `[1, n, vocab]`."""
     size: int
 
+    @property
+    def most(self) -> int:
+        """Proposals."""
+        return self.size - self.network.config.scaffold
+
     def logits(self, last: int, contexts: Sequence[Context], count: int) -> mx.array:
         """`[count, vocab]` of the tokens that follow `last`, the first that is not in the
         context."""
         config = self.network.config
         block = mx.array([[last] + [config.mask_token_id] * (self.size - 1)], dtype=mx.int32)
         hidden = self.network(self.embed(block), contexts)
-        logits = self.head(hidden[:, 1 : 1 + count])[0]
+        first = config.scaffold
+        logits = self.head(hidden[:, first : first + count])[0]
         cap = config.final_logit_softcapping
         return logits if cap is None else cap * mx.tanh(logits / cap)
 
@@ -70,6 +80,30 @@ class DFlash:
 
     def propose(self, count: int) -> list[int]:
         assert self._seen == self._heard - 1, "a row of every position but the last"
-        count = min(count, self._blocks.size - 1)
+        count = min(count, self._blocks.most)
         logits = self._blocks.logits(self._last, self._contexts, count)
-        return cast(list[int], self._draw(logits, self._said or 0).tolist())
+        is_dspark = self._blocks.network.config.is_dspark
+        drawn = self._one_by_one(logits) if is_dspark else self._draw(logits, self._said or 0)
+        return cast(list[int], drawn.tolist())
+
+    def _one_by_one(self, logits: mx.array) -> mx.array:
+        """int32 `[n]`; nothing is waited for in between."""
+        correction, said = self._blocks.network.markov_head, self._said or 0
+        before, drawn = mx.array([self._last], dtype=mx.int32), []
+        for n in range(logits.shape[0]):
+            before = self._draw(logits[n : n + 1] + correction(before), said + n)
+            drawn.append(before)
+        return mx.concatenate(drawn)
+
+
+class Silent:
+    """The drafter of a row for which a head is not made: a DSpark head is one for greedy rows."""
+
+    is_free = True
+
+    def hear(self, tokens: Sequence[int]) -> None: ...
+
+    def look(self, rows: mx.array) -> None: ...
+
+    def propose(self, count: int) -> list[int]:
+        return []

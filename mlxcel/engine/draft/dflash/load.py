@@ -11,10 +11,10 @@ from mlx_lm.utils import dequantize_model, get_total_parameters, infer_quant_con
 
 from mlxcel.core.errors import StartupError
 from mlxcel.core.sampling import SamplingParams
-from mlxcel.engine.draft.dflash.config import LEAST_BLOCK, DFlashConfig, read_config
-from mlxcel.engine.draft.dflash.drafter import Blocks, DFlash
+from mlxcel.engine.draft.dflash.config import LEAST_WIDTH, DFlashConfig, read_config
+from mlxcel.engine.draft.dflash.drafter import Blocks, DFlash, Silent
 from mlxcel.engine.draft.dflash.network import ContextRows, Network
-from mlxcel.engine.draft.heads import DraftHead
+from mlxcel.engine.draft.heads import DraftHead, HiddenDrafter
 from mlxcel.engine.draft.target import Target, target_of
 from mlxcel.weights.load import LoadedModel
 from mlxcel.worker.base import Progress
@@ -22,6 +22,9 @@ from mlxcel.worker.base import Progress
 Tensors = dict[str, mx.array]
 NAMED = 5
 """Tensors that a message names."""
+CONFIDENCE = "confidence_head."
+"""Tensors of a DSpark head that tell how sure it is of a proposal. How many are worth a try is
+told by what came true (`governor`), so they are left where they are."""
 SCALES = ("embedding_multiplier", "scale_emb", "mup_embedding_multiplier")
 """Keys of targets that multiply what they embed."""
 FOLDED = ("falcon_h1",)
@@ -50,10 +53,12 @@ def load_dflash(options: Mapping[str, Any], progress: Progress, *, model: Loaded
         network=network,
         embed=_embedding(network, target, _embed_scale(model)),
         head=_output(network, target),
-        size=_block(options["block_size"], config),
+        size=_width(options["block_size"], config) - 1 + config.scaffold,
     )
 
-    def make(sampling: SamplingParams) -> DFlash:
+    def make(sampling: SamplingParams) -> HiddenDrafter:
+        if config.is_dspark and not sampling.is_greedy:
+            return Silent()
         return DFlash(blocks, sampling, vocab=model.vocab_size)
 
     return DraftHead(
@@ -62,12 +67,12 @@ def load_dflash(options: Mapping[str, Any], progress: Progress, *, model: Loaded
         folder=folder,
         network=network,
         width=config.hidden_size,
-        most=blocks.size - 1,
+        most=blocks.most,
         taps=config.target_layer_ids,
         project=ContextRows(network),
         make=make,
         about={
-            "block_size": blocks.size,
+            "block_size": blocks.most + 1,
             "taps": list(config.target_layer_ids),
             "parameters": get_total_parameters(network),
             "is_quantised": _is_quantised(network),
@@ -103,6 +108,8 @@ def _compare(folder: Path, config: DFlashConfig, model: LoadedModel, target: Tar
 
 
 def _fill(network: Network, tensors: Tensors, folder: Path) -> None:
+    if network.config.is_dspark:
+        tensors = {name: one for name, one in tensors.items() if not name.startswith(CONFIDENCE)}
     _quantise_as_stored(network, tensors)
     expected = dict(cast(list[tuple[str, mx.array]], tree_flatten(network.parameters())))
     _refuse(folder, "has tensors that a DFlash head has not", tensors.keys() - expected.keys())
@@ -175,14 +182,13 @@ def _output(network: Network, target: Target) -> Callable[[mx.array], mx.array]:
     return lambda hidden: target.head(hidden.astype(dtype))
 
 
-def _block(asked: int | None, config: DFlashConfig) -> int:
-    """Positions of a block, its first token among them."""
-    trained = config.block_size
+def _width(asked: int | None, config: DFlashConfig) -> int:
+    """Tokens of a verify step."""
     if asked is None:
-        return trained
-    if not LEAST_BLOCK <= asked <= trained:
+        return config.width
+    if not LEAST_WIDTH <= asked <= config.widest:
         raise StartupError(
-            f"draft.block_size is {asked}: the head was trained with blocks of {trained}, so "
-            f"{LEAST_BLOCK} to {trained} can be used"
+            f"draft.block_size is {asked}: the head was trained with blocks of "
+            f"{config.block_size}, so {LEAST_WIDTH} to {config.widest} can be used"
         )
     return asked

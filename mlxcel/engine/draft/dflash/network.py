@@ -28,6 +28,8 @@ class Network(nn.Module):
         self.hidden_norm = nn.RMSNorm(hidden, eps=config.rms_norm_eps)
         self.layers = [Layer(config, n) for n in range(config.num_hidden_layers)]
         self.norm = nn.RMSNorm(hidden, eps=config.rms_norm_eps)
+        if config.is_dspark:
+            self.markov_head = Markov(vocab, config.markov_rank)
         if has_embedding:
             self.embed_tokens = nn.Embedding(vocab, hidden)
         if has_head:
@@ -70,6 +72,20 @@ class ContextRows(nn.Module):
     def __call__(self, taps: mx.array) -> mx.array:
         rows: mx.array = self.hidden_norm(self.fc(taps.astype(self.hidden_norm.weight.dtype)))
         return rows
+
+
+class Markov(nn.Module):
+    """What the token before adds to the logits of a position in a DSpark head."""
+
+    def __init__(self, vocab: int, rank: int) -> None:
+        super().__init__()
+        self.markov_w1 = nn.Embedding(vocab, rank)
+        self.markov_w2 = nn.Linear(rank, vocab, bias=False)
+
+    def __call__(self, before: mx.array) -> mx.array:
+        """int32 `[n]` -> `[n, vocab]`."""
+        added: mx.array = self.markov_w2(self.markov_w1(before))
+        return added
 
 
 class Layer(nn.Module):

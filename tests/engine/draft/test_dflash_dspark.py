@@ -67,8 +67,7 @@ def test_width(model: LoadedModel, tmp_path: Path) -> None:
     wide = load_head(folder, model, block_size=10)
     assert wide.most == 9
     assert drafter_of(wide)._blocks.size == 9
-    with pytest.raises(StartupError, match=r"draft\.block_size is 11: .* 2 to 10"):
-        load_head(folder, model, block_size=11)
+    assert load_head(folder, model, block_size=11).most == 9
 
 
 def test_its_tensors(model: LoadedModel, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The part `drafter` of a worker: a DFlash head from its folder, for one target."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +19,8 @@ from mlxcel.engine.draft.heads import DraftHead, HiddenDrafter
 from mlxcel.engine.draft.target import Target, target_of
 from mlxcel.weights.load import LoadedModel
 from mlxcel.worker.base import Progress
+
+log = logging.getLogger(__name__)
 
 Tensors = dict[str, mx.array]
 NAMED = 5
@@ -183,12 +186,17 @@ def _output(network: Network, target: Target) -> Callable[[mx.array], mx.array]:
 
 
 def _width(asked: int | None, config: DFlashConfig) -> int:
-    """Tokens of a verify step."""
+    """Tokens of a verify step: no more than a block as it was trained makes."""
     if asked is None:
         return config.width
-    if not LEAST_WIDTH <= asked <= config.widest:
+    if asked < LEAST_WIDTH:
         raise StartupError(
-            f"draft.block_size is {asked}: the head was trained with blocks of "
-            f"{config.block_size}, so {LEAST_WIDTH} to {config.widest} can be used"
+            f"draft.block_size is {asked}: at least {LEAST_WIDTH} tokens, the row's last one and a "
+            "proposal"
         )
-    return asked
+    if asked > config.widest:
+        log.info(
+            "draft.block_size %d -> %d: the head was trained with blocks of %d",
+            *(asked, config.widest, config.block_size),
+        )
+    return min(asked, config.widest)

@@ -94,11 +94,19 @@ def test_other_tensors_are_refused(
         load_head(folder, model)
 
 
+def test_a_broken_file_is_named(model: LoadedModel, tmp_path: Path) -> None:
+    folder = build_head(tmp_path / "head")
+    (folder / "model.safetensors").write_bytes(b"nothing of the kind")
+    with pytest.raises(StartupError, match=r"model\.safetensors cannot be read"):
+        load_head(folder, model)
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
         pytest.param({"hidden_size": 32}, "hidden_size 32; .* has 64", id="hidden"),
         pytest.param({"vocab_size": 300}, f"vocab_size 300; .* has {VOCAB_SIZE}", id="vocab"),
+        pytest.param({"rope_scaling": {"rope_type": "odd"}}, "rope_scaling .*odd", id="rope"),
         pytest.param({"num_target_layers": 5}, "num_target_layers 5; .* has 4", id="layers"),
     ],
 )

@@ -87,7 +87,10 @@ def _read(folder: Path) -> Tensors:
     """Nothing but headers, before they are used."""
     found: Tensors = {}
     for file in sorted(folder.glob("*.safetensors")):
-        arrays = cast(Tensors, mx.load(str(file)))
+        try:
+            arrays = cast(Tensors, mx.load(str(file)))
+        except RuntimeError as why:
+            raise StartupError(f"draft.path: {file} cannot be read: {why}") from why
         found |= {name.removeprefix("model."): array for name, array in arrays.items()}
     if "fc.weight" not in found:
         raise StartupError(

@@ -1,6 +1,7 @@
 """What is drawn with speculation is distributed as the model says: 20,000 samples of two tokens
 against the exact probabilities, with a bound that one run in some 10,000 would exceed by chance."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tests.engine.draft.dflash_pair import load_head
 from tests.engine.draft.test_full_model import DRAFT as FULL_MODEL
 from tests.engine.driver import Driver, submit
+from tests.tiny.dflash import build_head
 
 SAMPLES = 20_000
 CHOICES = 8
@@ -28,7 +31,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "prompt-lookup": LOOKUP,
     "full-model": FULL_MODEL | {"max_batch": CHOICES},
     "rejection": FULL_MODEL | {"max_batch": CHOICES, "stochastic_accept": True},
+    "dflash": {"kind": "dflash", "max_batch": CHOICES, "policy": "graded"},
 }
+TAPS = {"mask_token_id": 263, "target_layer_ids": [0, 1]}
 
 
 def pairs_of(driver: Driver) -> np.ndarray:
@@ -49,9 +54,13 @@ def binned(pairs: np.ndarray) -> np.ndarray:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
-def test_pairs_of_tokens(tiny: Path, other: Path, near: Path, kind: str) -> None:
+def test_pairs_of_tokens(tiny: Path, other: Path, near: Path, tmp_path: Path, kind: str) -> None:
     drafter = {"full-model": other, "rejection": near}.get(kind)
-    driver = Driver(tiny, parallel=CHOICES, draft=KINDS[kind], drafter=drafter)
+    head = None
+    if kind == "dflash":
+        folder = build_head(tmp_path / "head", num_target_layers=2, dflash_config=TAPS)
+        head = partial(load_head, folder)
+    driver = Driver(tiny, parallel=CHOICES, draft=KINDS[kind], drafter=drafter, head=head)
     pairs = pairs_of(driver)
     bins = binned(pairs)
     counts = np.zeros(BINS)

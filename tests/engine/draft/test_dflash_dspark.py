@@ -74,10 +74,10 @@ def test_its_tensors(model: LoadedModel, tmp_path: Path) -> None:
     weights = head_weights(**DSPARK)
     less = {name: one for name, one in weights.items() if "w2" not in name}
     folder = build_head(tmp_path / "less", weights=less, **DSPARK)
-    with pytest.raises(StartupError, match=r"lacks tensors: markov_head\.markov_w2\.weight$"):
+    with pytest.raises(StartupError, match=r"heads without: markov_head\.markov_w2\.weight$"):
         load_head(folder, model)
     folder = build_head(tmp_path / "plain", weights=weights)
-    with pytest.raises(StartupError, match=r"not: confidence_head\.proj\.bias, .*markov_w2"):
+    with pytest.raises(StartupError, match=r"has: confidence_head\.proj\.bias, .*markov_w2"):
         load_head(folder, model)
 
 

@@ -11,8 +11,8 @@ import pytest
 from mlx.utils import tree_flatten
 
 from mlxcel.core.sampling import SamplingParams
-from mlxcel.engine.draft.mtp.tensors import quantise
 from mlxcel.engine.draft.target import target_of
+from mlxcel.engine.draft.tensors import quantise
 from tests.engine.draft.mtp_parts import heads, target
 from tests.tiny import mtp_more as tiny
 from tests.tiny.mtp_more import MIMO, QWEN3_NEXT, Weights

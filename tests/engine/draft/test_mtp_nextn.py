@@ -13,7 +13,7 @@ from mlx_lm.utils import dequantize_model
 
 from mlxcel.core.errors import StartupError
 from mlxcel.core.sampling import SamplingParams
-from mlxcel.engine.draft.mtp.tensors import quantise
+from mlxcel.engine.draft.tensors import quantise
 from tests.engine.draft.mtp_parts import heads, target
 from tests.tiny.mtp_nextn import (
     DEEPSEEK_V3,

@@ -1,14 +1,12 @@
 """The part `drafter` of a worker: a DFlash head from its folder, for one target."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import mlx.core as mx
-import mlx.nn as nn
-from mlx.utils import tree_flatten
-from mlx_lm.utils import dequantize_model, get_total_parameters, infer_quant_config
+from mlx_lm.utils import get_total_parameters
 
 from mlxcel.core.errors import StartupError
 from mlxcel.core.sampling import SamplingParams
@@ -17,14 +15,12 @@ from mlxcel.engine.draft.dflash.drafter import Blocks, DFlash, Silent
 from mlxcel.engine.draft.dflash.network import ContextRows, Network
 from mlxcel.engine.draft.heads import DraftHead, HiddenDrafter
 from mlxcel.engine.draft.target import Target, target_of
+from mlxcel.engine.draft.tensors import Tensors, fill, hold, is_quantised, read_folder
 from mlxcel.weights.load import LoadedModel
 from mlxcel.worker.base import Progress
 
 log = logging.getLogger(__name__)
 
-Tensors = dict[str, mx.array]
-NAMED = 5
-"""Tensors that a message names."""
 CONFIDENCE = "confidence_head."
 """Tensors of a DSpark head that tell how sure it is of a proposal. How many are worth a try is
 told by what came true (`governor`), so they are left where they are."""
@@ -40,6 +36,8 @@ def load_dflash(options: Mapping[str, Any], progress: Progress, *, model: Loaded
     folder = Path(options["path"])
     tensors = _read(folder)
     config = read_config(folder)
+    if config.is_dspark:
+        tensors = {name: one for name, one in tensors.items() if not name.startswith(CONFIDENCE)}
     target = target_of(model.network)
     _compare(folder, config, model, target)
     network = Network(
@@ -47,7 +45,7 @@ def load_dflash(options: Mapping[str, Any], progress: Progress, *, model: Loaded
         has_embedding="embed_tokens.weight" in tensors,
         has_head="lm_head.weight" in tensors,
     )
-    _fill(network, tensors, folder)
+    fill(network, tensors, folder, "DFlash")
     _hold(network, options["precision"], model, target)
     if options["weight_materialization"] == "eager":
         progress("drafter: loading weights", None)
@@ -78,20 +76,13 @@ def load_dflash(options: Mapping[str, Any], progress: Progress, *, model: Loaded
             "block_size": blocks.most + 1,
             "taps": list(config.target_layer_ids),
             "parameters": get_total_parameters(network),
-            "is_quantised": _is_quantised(network),
+            "is_quantised": is_quantised(network),
         },
     )
 
 
 def _read(folder: Path) -> Tensors:
-    """Nothing but headers, before they are used."""
-    found: Tensors = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        try:
-            arrays = cast(Tensors, mx.load(str(file)))
-        except RuntimeError as why:
-            raise StartupError(f"draft.path: {file} cannot be read: {why}") from why
-        found |= {name.removeprefix("model."): array for name, array in arrays.items()}
+    found = {name.removeprefix("model."): one for name, one in read_folder(folder).items()}
     if "fc.weight" not in found:
         raise StartupError(
             f"draft.path: {folder} has no tensor fc.weight, so it is no DFlash head; with an "
@@ -113,52 +104,12 @@ def _compare(folder: Path, config: DFlashConfig, model: LoadedModel, target: Tar
             )
 
 
-def _fill(network: Network, tensors: Tensors, folder: Path) -> None:
-    if network.config.is_dspark:
-        tensors = {name: one for name, one in tensors.items() if not name.startswith(CONFIDENCE)}
-    _quantise_as_stored(network, tensors)
-    expected = dict(cast(list[tuple[str, mx.array]], tree_flatten(network.parameters())))
-    _refuse(folder, "has tensors that a DFlash head has not", tensors.keys() - expected.keys())
-    _refuse(folder, "lacks tensors", expected.keys() - tensors.keys())
-    for name, array in tensors.items():
-        if array.shape != expected[name].shape:
-            raise StartupError(
-                f"draft.path: {folder}: {name} is {array.shape}, its config.json makes it "
-                f"{expected[name].shape}"
-            )
-    network.load_weights(list(tensors.items()))
-    network.eval()
-
-
-def _refuse(folder: Path, what: str, names: Iterable[str]) -> None:
-    if found := sorted(names):
-        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        raise StartupError(f"draft.path: {folder} {what}: {', '.join(found[:NAMED])}{more}")
-
-
-def _quantise_as_stored(network: Network, tensors: Tensors) -> None:
-    """Shapes and types of the tensors tell how."""
-
-    def how(path: str, module: nn.Module) -> Any:
-        if not hasattr(module, "to_quantized") or f"{path}.scales" not in tensors:
-            return False
-        return infer_quant_config(path, module, tensors)
-
-    nn.quantize(network, class_predicate=how)
-
-
 def _hold(network: Network, asked: str, model: LoadedModel, target: Target) -> None:
     """`auto`: as the target is held, so that nothing that passes between them is converted."""
     if asked == "as-stored":
         return
-    is_dense = asked != "auto" or not _is_quantised(model.network)
-    if is_dense and _is_quantised(network):
-        dequantize_model(network)
-    network.set_dtype(target.norm.weight.dtype if asked == "auto" else getattr(mx, asked))
-
-
-def _is_quantised(network: nn.Module) -> bool:
-    return any(hasattr(module, "bits") for _, module in network.named_modules())
+    dtype = target.norm.weight.dtype if asked == "auto" else getattr(mx, asked)
+    hold(network, dtype, is_dense=asked != "auto" or not is_quantised(model.network))
 
 
 def _embedding(network: Network, target: Target, scale: float) -> Callable[[mx.array], mx.array]:

@@ -7,9 +7,8 @@ from typing import Any, Protocol
 import mlx.core as mx
 import mlx.nn as nn
 
+from mlxcel.engine.draft.tensors import Tensors
 from mlxcel.weights.load import LoadedModel
-
-Tensors = dict[str, mx.array]
 
 FLAT_WIDTH = 4
 """Tokens of a verify step with heads of which nothing else is known (contract: speculative 3)."""

@@ -21,8 +21,8 @@ from mlxcel.engine.draft.mtp.head import Family, Head, Tensors
 from mlxcel.engine.draft.mtp.mimo import MIMO
 from mlxcel.engine.draft.mtp.nextn import NEXT_LAYERS
 from mlxcel.engine.draft.mtp.qwen import QWEN3_5, QWEN3_NEXT
-from mlxcel.engine.draft.mtp.tensors import fill, hold, is_quantised, quantise, read_folder
 from mlxcel.engine.draft.target import Target, target_of
+from mlxcel.engine.draft.tensors import fill, hold, is_quantised, quantise, read_folder
 from mlxcel.weights.load import LoadedModel
 from mlxcel.worker.base import Progress
 
@@ -49,7 +49,7 @@ def load_mtp(options: Mapping[str, Any], progress: Progress, *, model: LoadedMod
     found = _inside(model) if path is None else _in_folder(Path(path), model)
     named = found.family.renamed(found.tensors, model)
     network = found.family.build(model, named, found.config, options)
-    fill(network, named, found.folder)
+    fill(network, named, found.folder, "MTP")
     _hold(network, options, model)
     if options["weight_materialization"] == "eager":
         progress("drafter: loading weights", None)

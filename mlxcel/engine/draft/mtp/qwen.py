@@ -16,7 +16,7 @@ from mlx_lm.models.qwen3_next import Qwen3NextDecoderLayer
 
 from mlxcel.core.errors import StartupError
 from mlxcel.engine.draft.mtp.head import FLAT_WIDTH, Family, Tensors
-from mlxcel.engine.draft.mtp.tensors import layers_in
+from mlxcel.engine.draft.tensors import layers_in
 from mlxcel.weights.load import LoadedModel
 
 RAW = "mtp."

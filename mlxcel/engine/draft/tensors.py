@@ -11,8 +11,8 @@ from mlx.utils import tree_flatten, tree_map_with_path
 from mlx_lm.utils import dequantize_model, infer_quant_config
 
 from mlxcel.core.errors import StartupError
-from mlxcel.engine.draft.mtp.head import Tensors
 
+Tensors = dict[str, mx.array]
 INDEX = "model.safetensors.index.json"
 EXACT = "e_score_correction_bias"
 """Experts are told apart by small differences of it: it stays as it is stored."""
@@ -50,14 +50,14 @@ def layers_in(tensors: Tensors) -> int:
     return max((int(number) for number in numbers if number.isdigit()), default=0) + 1
 
 
-def fill(network: nn.Module, tensors: Tensors, folder: Path) -> None:
+def fill(network: nn.Module, tensors: Tensors, folder: Path, kind: str) -> None:
     """Quantised where the tensors are. Raises StartupError unless they are all of the network's
     and nothing else."""
     _quantise_as_stored(network, tensors)
     expected = dict(cast(list[tuple[str, mx.array]], tree_flatten(network.parameters())))
     for text, names in (
-        ("tensors that no MTP head of this kind has", tensors.keys() - expected.keys()),
-        ("an MTP head without", expected.keys() - tensors.keys()),
+        (f"tensors that no {kind} head of this kind has", tensors.keys() - expected.keys()),
+        (f"{kind} heads without", expected.keys() - tensors.keys()),
     ):
         if names:
             raise StartupError(f"draft: {folder} has {text}: {', '.join(sorted(names)[:5])}")

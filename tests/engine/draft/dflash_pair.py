@@ -26,12 +26,18 @@ def load_target(folder: Path, *, precision: str = "float32") -> LoadedModel:
 
 
 def load_head(
-    folder: Path, model: LoadedModel, *, precision: str = "auto", block_size: int | None = None
+    folder: Path,
+    model: LoadedModel,
+    *,
+    precision: str = "auto",
+    block_size: int | None = None,
+    stochastic_accept: bool = False,
 ) -> DraftHead:
     part = {
         "path": str(folder),
         "precision": precision,
         "block_size": block_size,
+        "stochastic_accept": stochastic_accept,
         "weight_materialization": "eager",
     }
     return load_dflash(part, _quiet, model=model)

@@ -17,7 +17,7 @@ from mlxcel.engine.draft.dflash.drafter import DFlash
 from mlxcel.engine.draft.draws import OwnDraws
 from mlxcel.engine.draft.heads import DraftHead
 from mlxcel.weights.load import LoadedModel
-from tests.engine.draft.dflash_pair import drafter_of, load_head, load_target
+from tests.engine.draft.dflash_pair import GREEDY, drafter_of, load_head, load_target
 from tests.tiny.dflash import CONFIG, HIDDEN, build_head, build_target, head_weights
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -250,6 +250,24 @@ def test_it_draws_as_its_row_does(model: LoadedModel, tmp_path: Path, temperatur
     drafter.hear([5, LAST])
     drawn = OwnDraws(sampling, model.vocab_size)(mx.array(found(drafter)), 2)
     assert drafter.propose(BLOCK - 1) == drawn.tolist()
+
+
+def test_odds_are_told_where_the_rule_wants_them(model: LoadedModel, tmp_path: Path) -> None:
+    """Those of the last proposal, of rows that draw at all."""
+    head = load_head(build_head(tmp_path / "head"), model, stochastic_accept=True)
+    drafter = drafter_of(head, SamplingParams(temperature=0.5, seed=1))
+    drafter.hear([1, 2, LAST])
+    drafter.look(some_rows(2))
+    drafter.propose(2)
+    drafter.propose(4)
+    assert drafter.odds is not None
+    expected = mx.softmax(mx.array(found(drafter))[:4] / 0.5, axis=-1)
+    assert mx.allclose(drafter.odds, expected, atol=1e-5).item()
+    for one, sampling in ((head, GREEDY), (load_head(head.folder, model), SamplingParams())):
+        other = drafter_of(one, sampling)
+        other.hear([LAST])
+        other.propose(3)
+        assert other.odds is None
 
 
 def test_a_missing_row_is_no_quiet_mistake(model: LoadedModel, tmp_path: Path) -> None:

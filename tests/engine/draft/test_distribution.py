@@ -26,12 +26,14 @@ LOOKUP = {
     "max_batch": CHOICES,
     "policy": "graded",
 }
+DFLASH = {"kind": "dflash", "max_batch": CHOICES, "policy": "graded"}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {"kind": "none"},
     "prompt-lookup": LOOKUP,
     "full-model": FULL_MODEL | {"max_batch": CHOICES},
     "rejection": FULL_MODEL | {"max_batch": CHOICES, "stochastic_accept": True},
-    "dflash": {"kind": "dflash", "max_batch": CHOICES, "policy": "graded"},
+    "dflash": DFLASH,
+    "dflash-rejection": DFLASH | {"stochastic_accept": True},
 }
 TAPS = {"mask_token_id": 263, "target_layer_ids": [0, 1]}
 
@@ -57,9 +59,10 @@ def binned(pairs: np.ndarray) -> np.ndarray:
 def test_pairs_of_tokens(tiny: Path, other: Path, near: Path, tmp_path: Path, kind: str) -> None:
     drafter = {"full-model": other, "rejection": near}.get(kind)
     head = None
-    if kind == "dflash":
+    if kind.startswith("dflash"):
         folder = build_head(tmp_path / "head", num_target_layers=2, dflash_config=TAPS)
-        head = partial(load_head, folder)
+        accepts = kind == "dflash-rejection"
+        head = partial(load_head, folder, stochastic_accept=accepts)
     driver = Driver(tiny, parallel=CHOICES, draft=KINDS[kind], drafter=drafter, head=head)
     pairs = pairs_of(driver)
     bins = binned(pairs)

@@ -54,16 +54,22 @@ class DFlash:
 
     is_free = False
 
-    def __init__(self, blocks: Blocks, sampling: SamplingParams, *, vocab: int) -> None:
-        """`vocab`: logits of the target."""
+    def __init__(
+        self, blocks: Blocks, sampling: SamplingParams, *, vocab: int, keeps_odds: bool = False
+    ) -> None:
+        """`vocab`: logits of the target. `keeps_odds`: the rule is modified rejection."""
         self._blocks = blocks
-        self._draw = OwnDraws(sampling, vocab)
+        self._draw = OwnDraws(sampling, vocab, keeps_odds=keeps_odds)
         self._contexts = blocks.network.contexts()
         self._said: int | None = None
         """Tokens of the answer; None before the prompt is known."""
         self._heard = 0
         self._seen = 0
         self._last = 0
+
+    @property
+    def odds(self) -> mx.array | None:
+        return self._draw.odds
 
     def hear(self, tokens: Sequence[int]) -> None:
         self._said = 0 if self._said is None else self._said + len(tokens)
@@ -80,6 +86,7 @@ class DFlash:
 
     def propose(self, count: int) -> list[int]:
         assert self._seen == self._heard - 1, "a row of every position but the last"
+        self._draw.begin()
         count = min(count, self._blocks.most)
         logits = self._blocks.logits(self._last, self._contexts, count)
         is_dspark = self._blocks.network.config.is_dspark
@@ -100,6 +107,7 @@ class Silent:
     """The drafter of a row for which a head is not made: a DSpark head is one for greedy rows."""
 
     is_free = True
+    odds = None
 
     def hear(self, tokens: Sequence[int]) -> None: ...
 

@@ -60,7 +60,8 @@ def load_dflash(options: Mapping[str, Any], progress: Progress, *, model: Loaded
     def make(sampling: SamplingParams) -> HiddenDrafter:
         if config.is_dspark and not sampling.is_greedy:
             return Silent()
-        return DFlash(blocks, sampling, vocab=model.vocab_size)
+        keeps_odds = options["stochastic_accept"]
+        return DFlash(blocks, sampling, vocab=model.vocab_size, keeps_odds=keeps_odds)
 
     return DraftHead(
         kind="dflash",

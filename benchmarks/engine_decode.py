@@ -74,12 +74,19 @@ CACHE = {
 }  # fmt: skip
 """The section `cache`, as conf/cache/default.yaml has it."""
 
+NO_DRAFT = {"kind": "none"}
+
 
 def prompt_of(length: int, seed: int) -> list[int]:
     return [(seed * 7919 + i * 104729) % 2000 for i in range(length)]
 
 
-def worker_of(model: LoadedModel, rows: int, cache: Mapping[str, Any] = CACHE) -> ChatWorker:
+def worker_of(
+    model: LoadedModel,
+    rows: int,
+    cache: Mapping[str, Any] = CACHE,
+    draft: Mapping[str, Any] = NO_DRAFT,
+) -> ChatWorker:
     scheduler = {
         "parallel": rows, "max_batch_size": None, "no_batch": False,
         "prefill_chunk_size": 2048, "prefill_grant_interval": 16, "max_batch_prefill": 4,
@@ -88,7 +95,7 @@ def worker_of(model: LoadedModel, rows: int, cache: Mapping[str, Any] = CACHE) -
     }  # fmt: skip
     options = {
         "scheduler": scheduler, "ctx_size": 0, "warmup": False, "max_queue_depth": 1024,
-        "cache": cache, "model_name": "random", "cache_dir": None, "draft": {"kind": "none"},
+        "cache": cache, "model_name": "random", "cache_dir": None, "draft": draft,
         "request_memory_budget": None, "lang_bias_counters": False,
     }  # fmt: skip
     worker = ChatWorker(options)

@@ -151,14 +151,16 @@ class Decoder:
 
     def step(self) -> Iterator[Said]:
         """Read what is in flight and start the next step, in the order that suits the rows."""
+        began_s, was_flying = time.perf_counter(), self._flight is not None
         if self._speculation is not None:
-            began_s = time.perf_counter()
-            if self._flight is not None and self._speculation.wants_all_read(self.rows):
+            if was_flying and self._speculation.wants_all_read(self.rows):
                 yield from self.settle()
+                began_s = time.perf_counter()
             proposed = self._speculation.ask(self.rows, self._kv)
             if proposed and self._flight is not None:
                 # Without the token in flight: what is foreseen after it counts.
                 yield from self.settle()
+                began_s = time.perf_counter()
                 proposed = self._speculation.ask(self.rows, self._kv)
             if proposed:
                 yield from self._round(self._speculation, proposed, began_s)
@@ -171,6 +173,8 @@ class Decoder:
         self._flight = self._dispatch(landed) if self.rows else None
         self._report.lookahead_steps += landed is not None and self._flight is not None
         yield from self._land(landed)
+        if was_flying and self._speculation is not None:
+            self._speculation.stepped((time.perf_counter() - began_s) * 1e3, len(self.rows))
         if self._flight is not None and self._flight.has_first:
             yield from self.settle()
 

@@ -16,6 +16,7 @@ from mlxcel.engine.draft.diagnosis import Tally, rule_of
 from mlxcel.engine.draft.full_model import FullModel
 from mlxcel.engine.draft.governor import Gated, Governor, Graded
 from mlxcel.engine.draft.heads import DraftHead
+from mlxcel.engine.draft.prices import Prices
 from mlxcel.engine.draft.prompt_lookup import PromptLookup
 from mlxcel.engine.draft.speculation import MakeTally, Policy, Speculation
 from mlxcel.engine.draft.taps import Tapped
@@ -103,6 +104,7 @@ def speculation_from(
         chunk=chunk,
         policy=policy,
         tally=_tally(draft) if draft.get("accept_diag") else None,
+        prices=Prices() if draft.get("weighs_time") else None,
     )
 
 

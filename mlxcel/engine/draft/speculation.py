@@ -10,6 +10,7 @@ from mlxcel.engine.draft.base import RowDraft
 from mlxcel.engine.draft.diagnosis import Tally
 from mlxcel.engine.draft.eligible import is_eligible
 from mlxcel.engine.draft.heads import HiddenDrafter
+from mlxcel.engine.draft.prices import Prices, worthwhile
 from mlxcel.engine.draft.taps import whole
 from mlxcel.engine.kv.batch import KVBatch
 from mlxcel.engine.report import Report
@@ -63,7 +64,8 @@ class Speculation:
     """Owned by the decode loop. `max_batch`: with more rows than that in the batch nobody is
     asked. `window`: tokens that a row may hold; 0: any number. `chunk`: tokens of a text whose
     hidden states a drafter reads at once; 0: all. `is_head`: it reads them. `tally`: what becomes
-    of each request's proposals is to be told."""
+    of each request's proposals is to be told. `prices`: rows are held back while a round is not
+    worth its time; None: whatever it takes."""
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class Speculation:
         chunk: int = 0,
         policy: Policy | None = None,
         tally: MakeTally | None = None,
+        prices: Prices | None = None,
     ) -> None:
         self.info = info
         self._make = make
@@ -86,6 +89,7 @@ class Speculation:
         self._is_head = is_head
         self._chunk = chunk
         self._policy = policy or Always()
+        self._prices = prices
         self._burst: Row | None = None
         self._tally = tally
 
@@ -113,16 +117,21 @@ class Speculation:
         """Whether some row is about to be asked whose drafter would work in vain while a token is
         unread."""
         gated = self._gated(rows)
-        return any(not d.drafter.is_free and self._count(row, d) > 0 for _, row, d in gated)
+        if all(draft.drafter.is_free for _, _, draft in gated):
+            return False
+        counts = self._counts(rows, gated)
+        pairs = zip(gated, counts, strict=True)
+        return any(count > 0 and not draft.drafter.is_free for (_, _, draft), count in pairs)
 
     def ask(self, rows: Sequence[Row], kv: KVBatch) -> dict[Row, list[int]]:
         """What rows propose to say next, those alone that do; nothing of a row whose step is to be
         timed without. Asks the same again when nothing was said in between."""
         found: dict[Row, list[int]] = {}
-        for place, row, draft in self._gated(rows):
+        gated = self._gated(rows)
+        counts = self._counts(rows, gated)
+        for (place, row, draft), count in zip(gated, counts, strict=True):
             if self._is_probed(rows, row):
                 return {row: []}
-            count = self._count(row, draft)
             if count > 0 and (proposed := self._proposed(place, row, draft, count, kv)):
                 found[row] = proposed
         return found
@@ -134,10 +143,11 @@ class Speculation:
             is_paused = not draft.governor.budget
             # With its last token in flight a row has no part in the step.
             if row.request.tally is not None and row.started < row.request.limit:
-                row.request.tally.passed(is_paused=is_paused)
+                row.request.tally.passed(is_paused=is_paused or draft.is_held)
             if is_paused:
                 draft.governor.passed()
-            if draft.governor.watches:
+            draft.odds.rested += draft.is_held
+            if draft.governor.watches or (draft.is_held and draft.drafter.is_free):
                 self._watch(place, row, draft, kv)
 
     def took(self, rows: Sequence[Row], proposed: Sequence[int], accepted: Sequence[int]) -> None:
@@ -153,6 +163,8 @@ class Speculation:
         self, ms: float, rows: Sequence[Row], proposed: Sequence[int], accepted: Sequence[int]
     ) -> None:
         """A round, or a step without proposals in its place, from asking to knowing."""
+        if self._prices is not None:
+            self._prices.lasted(ms, len(rows), 1 + max(proposed))
         if len(rows) != 1:
             return
         if not proposed[0]:
@@ -163,6 +175,11 @@ class Speculation:
             self._policy.begin()
         self._policy.round(ms, proposed[0], accepted[0])
 
+    def stepped(self, ms: float, rows: int) -> None:
+        """An ordinary step, from the call to the tokens of the one before."""
+        if self._prices is not None:
+            self._prices.lasted(ms, rows, 1)
+
     def _took(self, row: Row, proposed: int, accepted: int) -> None:
         draft = row.draft
         assert draft is not None
@@ -170,6 +187,7 @@ class Speculation:
         if row.request.tally is not None:
             row.request.tally.took(proposed, accepted)
         draft.governor.took(accepted)
+        draft.odds.took(proposed, accepted)
         was = row.request.drafted or Drafted(kind=self.info.kind, rounds=0, proposed=0, accepted=0)
         row.request.drafted = Drafted(
             kind=self.info.kind,
@@ -187,8 +205,28 @@ class Speculation:
             return []
         return [(place, row, row.draft) for place, row in enumerate(rows) if row.draft is not None]
 
-    def _count(self, row: Row, draft: RowDraft) -> int:
-        return min(draft.governor.budget, self._room(row))
+    def _counts(self, rows: Sequence[Row], gated: Sequence[tuple[int, Row, RowDraft]]) -> list[int]:
+        """How many tokens each of the rows may propose."""
+        counts = [max(0, min(draft.governor.budget, self._room(row))) for _, row, draft in gated]
+        most = max(counts, default=0)
+        if self._prices is not None and most:
+            drafts = [draft for _, _, draft in gated]
+            most = self._worthwhile(self._prices, len(rows), drafts, counts)
+        for (_, _, draft), count in zip(gated, counts, strict=True):
+            draft.is_held = most == 0 < count
+        return [min(count, most) for count in counts]
+
+    def _worthwhile(
+        self, prices: Prices, rows: int, drafts: Sequence[RowDraft], counts: Sequence[int]
+    ) -> int:
+        if prices.wants_plain(rows):
+            return 0
+        price = prices.of(rows)
+        if price is None:
+            return max(counts)
+        is_due = any(one.odds.is_rested and n for one, n in zip(drafts, counts, strict=True))
+        rates = [draft.odds.rate for draft in drafts]
+        return worthwhile(rates, counts, price, least=1 if is_due else 0)
 
     def _is_probed(self, rows: Sequence[Row], row: Row) -> bool:
         return len(rows) == 1 and row is self._burst and self._policy.wants_plain
@@ -233,7 +271,9 @@ class Speculation:
         if shadow and len(row.output) > place_in_output:
             draft.shadow = []
             is_right = row.output[place_in_output] == shadow[0]
-            draft.governor.came_true(is_right)
+            draft.odds.came_true(is_right, 1)
+            if draft.governor.watches:
+                draft.governor.came_true(is_right)
             if row.request.tally is not None:
                 row.request.tally.came_true(is_right)
         if draft.drafter.is_free or draft.fruitless % WATCHED == 0:

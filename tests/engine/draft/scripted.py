@@ -9,6 +9,7 @@ import pytest
 from mlxcel.core.status import DraftInfo
 from mlxcel.engine import chat
 from mlxcel.engine.draft.base import Drafter, RowDraft
+from mlxcel.engine.draft.prices import Prices
 from mlxcel.engine.draft.speculation import Speculation
 from mlxcel.engine.kv.batch import KVBatch
 from mlxcel.engine.report import Report
@@ -50,7 +51,11 @@ class Scripted:
 
 @contextmanager
 def drafting(
-    make: Callable[[], Drafter], *, most: int = 5, max_batch: int = 4
+    make: Callable[[], Drafter],
+    *,
+    most: int = 5,
+    max_batch: int = 4,
+    prices: Prices | None = None,
 ) -> Iterator[list[RowDraft]]:
     """Workers that are set up meanwhile ask these drafters. -> what is remembered of each row."""
     made: list[RowDraft] = []
@@ -61,7 +66,9 @@ def drafting(
 
     def speculation(_: Any, *, kv: KVBatch, window: int, report: Report, **__: Any) -> Speculation:
         assert kv.can_rewind
-        return Speculation(SCRIPTED, row, max_batch=max_batch, window=window, report=report)
+        return Speculation(
+            SCRIPTED, row, max_batch=max_batch, window=window, report=report, prices=prices
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chat, "speculation_from", speculation)

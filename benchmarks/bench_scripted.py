@@ -71,6 +71,7 @@ class Foresight:
     """Proposes what the script says; each token is wrong with probability 1 - `rate`."""
 
     is_free = True
+    odds = None
 
     def __init__(self, text: Sequence[int], rate: float, seed: int) -> None:
         self._text = text

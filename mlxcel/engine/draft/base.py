@@ -7,7 +7,7 @@ from typing import Protocol
 import mlx.core as mx
 
 from mlxcel.engine.draft.governor import Governor
-from mlxcel.engine.draft.prices import Odds
+from mlxcel.engine.draft.prices import Prospects
 
 PATIENT = 3
 """Asks without a proposal after which plain steps of a row may run ahead of their tokens."""
@@ -53,7 +53,7 @@ class RowDraft:
     """What would have been proposed, while the governor only watches."""
     shadow_at: int = 0
     """The place in the text of its first token."""
-    odds: Odds = field(default_factory=Odds)
+    prospects: Prospects = field(default_factory=Prospects)
     is_held: bool = False
     """It might propose something, but a round would not be worth it."""
 

@@ -60,7 +60,7 @@ class Prices:
 
 
 @dataclass(slots=True)
-class Odds:
+class Prospects:
     """How likely the next proposed token of a row comes true, by what became of the last ones."""
 
     right: float = 0.0

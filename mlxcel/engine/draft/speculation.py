@@ -146,7 +146,7 @@ class Speculation:
                 row.request.tally.passed(is_paused=is_paused or draft.is_held)
             if is_paused:
                 draft.governor.passed()
-            draft.odds.rested += draft.is_held
+            draft.prospects.rested += draft.is_held
             if draft.governor.watches or (draft.is_held and draft.drafter.is_free):
                 self._watch(place, row, draft, kv)
 
@@ -187,7 +187,7 @@ class Speculation:
         if row.request.tally is not None:
             row.request.tally.took(proposed, accepted)
         draft.governor.took(accepted)
-        draft.odds.took(proposed, accepted)
+        draft.prospects.took(proposed, accepted)
         was = row.request.drafted or Drafted(kind=self.info.kind, rounds=0, proposed=0, accepted=0)
         row.request.drafted = Drafted(
             kind=self.info.kind,
@@ -224,8 +224,8 @@ class Speculation:
         price = prices.of(rows)
         if price is None:
             return max(counts)
-        is_due = any(one.odds.is_rested and n for one, n in zip(drafts, counts, strict=True))
-        rates = [draft.odds.rate for draft in drafts]
+        is_due = any(one.prospects.is_rested and n for one, n in zip(drafts, counts, strict=True))
+        rates = [draft.prospects.rate for draft in drafts]
         return worthwhile(rates, counts, price, least=1 if is_due else 0)
 
     def _is_probed(self, rows: Sequence[Row], row: Row) -> bool:
@@ -271,7 +271,7 @@ class Speculation:
         if shadow and len(row.output) > place_in_output:
             draft.shadow = []
             is_right = row.output[place_in_output] == shadow[0]
-            draft.odds.came_true(is_right, 1)
+            draft.prospects.came_true(is_right, 1)
             if draft.governor.watches:
                 draft.governor.came_true(is_right)
             if row.request.tally is not None:

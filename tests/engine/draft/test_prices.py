@@ -8,8 +8,8 @@ from mlxcel.engine.draft.prices import (
     ENOUGH,
     FIRST_REST,
     LONGEST_REST,
-    Odds,
     Prices,
+    Prospects,
     expected,
     worthwhile,
 )
@@ -92,31 +92,31 @@ def test_expected_is_the_sum_of_powers() -> None:
 
 
 def test_odds_follow_what_came_true() -> None:
-    odds, misses, hits = Odds(), [], []
+    prospects, misses, hits = Prospects(), [], []
     for _ in range(6):
-        odds.took(7, 0)
-        misses.append(odds.rate)
+        prospects.took(7, 0)
+        misses.append(prospects.rate)
     assert misses == sorted(misses, reverse=True)
     assert misses[-1] < 0.2
     for _ in range(6):
-        odds.took(7, 7)
-        hits.append(odds.rate)
+        prospects.took(7, 7)
+        hits.append(prospects.rate)
     assert hits == sorted(hits)
     assert hits[-1] > 0.95
-    odds.took(7, 3)  # the rest was not tested
-    assert odds.rate > 0.9
+    prospects.took(7, 3)  # the rest was not tested
+    assert prospects.rate > 0.9
 
 
 def test_rests_grow_while_nothing_comes_true() -> None:
-    odds, rests = Odds(), []
+    prospects, rests = Prospects(), []
     for accepted in (0, 0, 0, 0, 1):
-        rests.append(odds.rest)
-        odds.rested = odds.rest
-        assert odds.is_rested
-        odds.took(1, accepted)
-        assert not odds.is_rested
+        rests.append(prospects.rest)
+        prospects.rested = prospects.rest
+        assert prospects.is_rested
+        prospects.took(1, accepted)
+        assert not prospects.is_rested
     assert rests == [FIRST_REST, 32, 64, LONGEST_REST, LONGEST_REST]
-    assert odds.rest == FIRST_REST
+    assert prospects.rest == FIRST_REST
 
 
 class Run:

@@ -177,9 +177,11 @@ def misses(session: Session, rows: int) -> None:
         by_window = list(zip(*windows, strict=False))
         settled = [statistics.fmean(run[2:]) for run in windows]
         told[name] = {"windows": windows, "counts": turns.counts(name)}
-        head = ["rows", "governor", *(f"{WINDOW * n}-" for n in range(args.windows)), "settled"]
+        starts = [f"{WINDOW * n}-" for n in range(args.windows)]
+        head = ["rows", "governor", *starts, "settled", "rounds of a row"]
+        per_row = f"{turns.counts(name)[0] / args.repeats / rows:.1f}"
         line = [f"{rows}", name, *(f"{statistics.median(one):.2f}" for one in by_window)]
-        _row("misses", head, [*line, _spread(settled)])
+        _row("misses", head, [*line, _spread(settled), per_row])
     session.save("misses", rows, told)
 
 

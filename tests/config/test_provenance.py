@@ -9,7 +9,7 @@ from mlxcel.config.asked import Asked, Composed, Origin, Setting
 from mlxcel.config.compose import compose
 from mlxcel.config.keys import leaves
 from mlxcel.config.problems import ConfigErrors
-from mlxcel.config.provenance import places, source_of, sources
+from mlxcel.config.provenance import Place, places, source_of, sources
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,6 +43,11 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
     )
 
 
+@pytest.fixture(scope="module")
+def found(composed: Composed) -> dict[str, Place]:
+    return places(composed)
+
+
 @pytest.mark.parametrize(
     ("key", "where"),
     [
@@ -69,14 +74,13 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
         pytest.param("live.sampling.top_k", "environment: TOP_K", id="variable"),
     ],
 )
-def test_source_of_each_kind(composed: Composed, key: str, where: str) -> None:
-    assert sources(composed)[key] == where
+def test_source_of_each_kind(found: dict[str, Place], key: str, where: str) -> None:
+    assert found[key].text == where
 
 
-def test_files_of_the_user_are_named_in_full(composed: Composed) -> None:
-    found = sources(composed)
-    assert found["server.drain_secs"].endswith("site.yaml:2")
-    assert found["limits.body_bytes"].endswith("limits/mine.yaml:3")
+def test_files_of_the_user_are_named_in_full(found: dict[str, Place]) -> None:
+    assert found["server.drain_secs"].text.endswith("site.yaml:2")
+    assert found["limits.body_bytes"].text.endswith("limits/mine.yaml:3")
 
 
 def test_every_leaf_has_a_source(composed: Composed) -> None:
@@ -95,8 +99,8 @@ def test_every_leaf_has_a_source(composed: Composed) -> None:
         pytest.param("live.decode.timeout_seconds", Origin.COMMAND_LINE, id="word"),
     ],
 )
-def test_origin_of_each_kind(composed: Composed, key: str, origin: Origin) -> None:
-    assert places(composed)[key].origin is origin
+def test_origin_of_each_kind(found: dict[str, Place], key: str, origin: Origin) -> None:
+    assert found[key].origin is origin
 
 
 def test_key_without_a_line_of_its_own_has_that_of_its_section() -> None:

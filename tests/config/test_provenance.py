@@ -9,7 +9,7 @@ from mlxcel.config.asked import Asked, Composed, Origin, Setting
 from mlxcel.config.compose import compose
 from mlxcel.config.keys import leaves
 from mlxcel.config.problems import ConfigErrors
-from mlxcel.config.provenance import Place, places, source_of, sources
+from mlxcel.config.provenance import Place, _Known, places, source_of, sources
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,7 +23,7 @@ def line_of(file: str, text: str) -> str:
 def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
     folder = tmp_path_factory.mktemp("site")
     recipe = folder / "site.yaml"
-    recipe.write_text("server:\n  drain_secs: 5\n")
+    recipe.write_text("server:\n  drain_secs: 5\n  cors: {}\n")
     (folder / "limits").mkdir()
     (folder / "limits" / "mine.yaml").write_text(
         "ctx_size: 0\nhttp_timeout_secs: 1\nbody_bytes: 16384\nwebsocket_secs: 0\n"
@@ -101,6 +101,19 @@ def test_every_leaf_has_a_source(composed: Composed) -> None:
 )
 def test_origin_of_each_kind(found: dict[str, Place], key: str, origin: Origin) -> None:
     assert found[key].origin is origin
+
+
+def test_leaf_takes_the_place_of_what_is_below_it_and_of_what_it_is_below() -> None:
+    known, place = _Known(), Place(origin=Origin.FILES, text="f:1")
+    for key in ("a.b.c", "a.b.d", "a.e", "a.b"):
+        known.put(key, place)
+    assert [*known.places] == ["a.e", "a.b"]
+    known.put("a.b.c.f", place)
+    known.put("a", place, is_weak=True)
+    known.put("z", place, is_weak=True)
+    assert [*known.places] == ["a.e", "a.b.c.f", "z"]
+    known.put("a", place)
+    assert [*known.places] == ["z", "a"]
 
 
 def test_key_without_a_line_of_its_own_has_that_of_its_section() -> None:

@@ -90,7 +90,6 @@ QWEN3_5 = {
     "text_config": COMMON
     | {
         "model_type": "qwen3_5_text",
-        "num_hidden_layers": 2,
         "linear_num_value_heads": 4,
         "linear_num_key_heads": 2,
         "linear_key_head_dim": 32,

@@ -4,6 +4,7 @@ Reads the files a second time, as text with line numbers; so it is done only for
 `mlxcel config explain`, and for a checkpoint that brings sampling values of its own.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,36 @@ class Place:
     """`conf/server/default.yaml:3`, or the source of a setting."""
 
 
+class _Known:
+    """The leaves met so far. What is below a key is kept beside them: looking through all leaves
+    for each that comes would take as long as reading the files."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, Place] = {}
+        self._below: defaultdict[str, dict[str, None]] = defaultdict(dict)
+
+    def put(self, key: str, place: Place, *, is_weak: bool = False) -> None:
+        """A leaf takes the place of what was below it and of the leaf it is now below."""
+        if is_weak and (key in self.places or self._below[key]):
+            return
+        for known in (key, *self._below[key], *_above(key)):
+            self._drop(known)
+        self.places[key] = place
+        for parent in _above(key):
+            self._below[parent][key] = None
+
+    def _drop(self, key: str) -> None:
+        if self.places.pop(key, None) is not None:
+            for parent in _above(key):
+                del self._below[parent][key]
+
+
+def _above(key: str) -> Iterator[str]:
+    """`a.b` and `a` of `a.b.c`."""
+    while key := key.rpartition(".")[0]:
+        yield key
+
+
 def sources(composed: Composed) -> dict[str, str]:
     """The text of each place."""
     return {key: place.text for key, place in places(composed).items()}
@@ -34,18 +65,18 @@ def places(composed: Composed) -> dict[str, Place]:
     """Every key that holds a value, to where it was set.
 
     A key that a word took away is there as well, with that word."""
-    found: dict[str, Place] = {}
+    known = _Known()
     files = layers.layers(composed.group_words, composed.search, composed.recipe_files)
     for layer in files:
         if path := _file_of(layer, composed):
             for key, line, node in _lines(path, layer.package):
                 place = Place(origin=_origin(path), text=f"{_shown(path)}:{line}")
-                _put(found, key, place, is_weak=_is_weak(node))
+                known.put(key, place, is_weak=_is_weak(node))
     for setting in composed.laid:
         place = Place(origin=setting.origin, text=setting.source)
         for key, _ in leaves({setting.key: setting.value}):
-            _put(found, key, place)
-    return found
+            known.put(key, place)
+    return known.places
 
 
 def source_of(found: Mapping[str, str], key: str) -> str:
@@ -66,23 +97,6 @@ def _file_of(layer: layers.Layer, composed: Composed) -> Path | None:
     if group == layers.RECIPES and name in composed.recipe_files:
         return composed.recipe_files[name]
     return layers.find(layer.name, composed.search)
-
-
-def _put(found: dict[str, Place], key: str, place: Place, *, is_weak: bool = False) -> None:
-    """A leaf takes the place of what was below it and of the leaf it is now below."""
-    if is_weak and any(known == key or known.startswith(f"{key}.") for known in found):
-        return
-    _clear(found, key)
-    parent = key.rpartition(".")[0]
-    while parent:
-        found.pop(parent, None)
-        parent = parent.rpartition(".")[0]
-    found[key] = place
-
-
-def _clear(found: dict[str, Place], key: str) -> None:
-    for known in [k for k in found if k == key or k.startswith(f"{key}.")]:
-        del found[known]
 
 
 @lru_cache(maxsize=256)

@@ -17,6 +17,7 @@ import msgspec
 
 from mlxcel.link.messages import WorkerSpec
 from mlxcel.worker.beat import Heart
+from mlxcel.worker.deferred import defer_transformers
 from mlxcel.worker.identity import claim_process
 from mlxcel.worker.loop import Pulse, run
 from mlxcel.worker.port import SocketPort
@@ -26,6 +27,7 @@ STDIN = 0
 
 def main(arguments: list[str]) -> int:
     claim_process()
+    defer_transformers()
     spec = msgspec.json.decode(read_line(STDIN), type=WorkerSpec)
     threading.Thread(target=_end_with_front, args=(spec,), name="front", daemon=True).start()
     _set_up_logging(spec.name, arguments[1] if len(arguments) > 1 else "INFO")

@@ -23,8 +23,8 @@ from tests.whole.program import Program, chat_body, text_of
 pytestmark = pytest.mark.whole
 
 PING_S = 1
-READ_TIMEOUT_S = 3.0
-SILENCE_S = 4.5
+READ_TIMEOUT_S = 2.4
+SILENCE_S = 3.4
 """Longer than the proxy waits."""
 
 

@@ -23,7 +23,7 @@ from tests.whole.program import Program, serve_checkpoint
 pytestmark = pytest.mark.whole
 
 MARKERS = "ABCDEFGHIJKLMNOP"
-ROUNDS = 5
+ROUNDS = 3
 NEUTRAL = {"cache_prompt": False}
 
 
@@ -148,9 +148,9 @@ def test_g5_a_seed_gives_its_text_again(tiny_server: Program, route: Route) -> N
         assert list(pool.map(ask, range(5))) == alone
 
 
-REQUESTS = 600
+REQUESTS = 400
 WARM = 200
-GROWTH = 1.03
+GROWTH = 1.015
 TOKENS = 32
 
 

@@ -9,7 +9,7 @@ from mlxcel.config.asked import Asked, Composed, Origin, Setting
 from mlxcel.config.compose import compose
 from mlxcel.config.keys import leaves
 from mlxcel.config.problems import ConfigErrors
-from mlxcel.config.provenance import places, source_of, sources
+from mlxcel.config.provenance import Place, _Known, places, source_of, sources
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,7 +23,7 @@ def line_of(file: str, text: str) -> str:
 def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
     folder = tmp_path_factory.mktemp("site")
     recipe = folder / "site.yaml"
-    recipe.write_text("server:\n  drain_secs: 5\n")
+    recipe.write_text("server:\n  drain_secs: 5\n  cors: {}\n")
     (folder / "limits").mkdir()
     (folder / "limits" / "mine.yaml").write_text(
         "ctx_size: 0\nhttp_timeout_secs: 1\nbody_bytes: 16384\nwebsocket_secs: 0\n"
@@ -41,6 +41,11 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
             config_dirs=(folder,),
         )
     )
+
+
+@pytest.fixture(scope="module")
+def found(composed: Composed) -> dict[str, Place]:
+    return places(composed)
 
 
 @pytest.mark.parametrize(
@@ -69,14 +74,13 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
         pytest.param("live.sampling.top_k", "environment: TOP_K", id="variable"),
     ],
 )
-def test_source_of_each_kind(composed: Composed, key: str, where: str) -> None:
-    assert sources(composed)[key] == where
+def test_source_of_each_kind(found: dict[str, Place], key: str, where: str) -> None:
+    assert found[key].text == where
 
 
-def test_files_of_the_user_are_named_in_full(composed: Composed) -> None:
-    found = sources(composed)
-    assert found["server.drain_secs"].endswith("site.yaml:2")
-    assert found["limits.body_bytes"].endswith("limits/mine.yaml:3")
+def test_files_of_the_user_are_named_in_full(found: dict[str, Place]) -> None:
+    assert found["server.drain_secs"].text.endswith("site.yaml:2")
+    assert found["limits.body_bytes"].text.endswith("limits/mine.yaml:3")
 
 
 def test_every_leaf_has_a_source(composed: Composed) -> None:
@@ -95,8 +99,21 @@ def test_every_leaf_has_a_source(composed: Composed) -> None:
         pytest.param("live.decode.timeout_seconds", Origin.COMMAND_LINE, id="word"),
     ],
 )
-def test_origin_of_each_kind(composed: Composed, key: str, origin: Origin) -> None:
-    assert places(composed)[key].origin is origin
+def test_origin_of_each_kind(found: dict[str, Place], key: str, origin: Origin) -> None:
+    assert found[key].origin is origin
+
+
+def test_leaf_takes_the_place_of_what_is_below_it_and_of_what_it_is_below() -> None:
+    known, place = _Known(), Place(origin=Origin.FILES, text="f:1")
+    for key in ("a.b.c", "a.b.d", "a.e", "a.b"):
+        known.put(key, place)
+    assert [*known.places] == ["a.e", "a.b"]
+    known.put("a.b.c.f", place)
+    known.put("a", place, is_weak=True)
+    known.put("z", place, is_weak=True)
+    assert [*known.places] == ["a.e", "a.b.c.f", "z"]
+    known.put("a", place)
+    assert [*known.places] == ["z", "a"]
 
 
 def test_key_without_a_line_of_its_own_has_that_of_its_section() -> None:

@@ -1,6 +1,9 @@
 """Windows that are full, of rows that go on all the same: what they forget, what they say then, and
 what becomes of the cache."""
 
+import itertools
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +34,29 @@ def shifting(tiny: Path, keep: int = 4, *, window: int = WINDOW, **options: Any)
 
 def expected(tiny: Path, prompt: list[int], length: int, keep: int, discard: int = 0) -> list[int]:
     """Read anew each time the window is full, by requests of their own."""
-    driver, context = Driver(tiny), list(prompt)
-    told: list[int] = []
+    told, more = _speaker(tiny, tuple(prompt), keep, discard)
     while len(told) < length:
-        room = min(WINDOW - len(context), length - len(told))
-        said = driver.alone(submit(f"e{len(told)}", context, room))
-        told += said
+        told += next(more)
+    return told[:length]
+
+
+@cache
+def _speaker(
+    tiny: Path, prompt: tuple[int, ...], keep: int, discard: int
+) -> tuple[list[int], Iterator[list[int]]]:
+    """What was said so far, for all tests, and what goes on."""
+    return [], _said(Driver(tiny), list(prompt), len(prompt) if keep < 0 else keep, discard)
+
+
+def _said(driver: Driver, context: list[int], kept: int, discard: int) -> Iterator[list[int]]:
+    """All that fits the window, again and again."""
+    for turn in itertools.count():
+        said = driver.alone(submit(f"e{turn}", context, WINDOW - len(context)))
+        yield said
         context += said
-        kept = len(prompt) if keep < 0 else keep
         asked = discard if discard else (len(context) - kept) // 2
         gone = min(max(asked, WINDOW // LEAST_SHARE), len(context) - kept - 1)
         context = [*context[:kept], *context[kept + gone :]]
-    return told
 
 
 # The rule.

@@ -131,22 +131,27 @@ def flat(layers: Layers) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "chunk",
+    "chunks",
     [
-        pytest.param(0, id="whole"),
-        pytest.param(1, id="1", marks=pytest.mark.slow),
-        pytest.param(7, id="7"),
-        pytest.param(64, id="64"),
+        pytest.param([80], id="whole"),
+        pytest.param([1] * 10 + [50] + [1] * 20, id="ones"),
+        pytest.param([7] * 11 + [3], id="sevens"),
+        pytest.param([64, 16], id="64"),
     ],
 )
-def test_prompt_in_chunks_equals_the_whole(network: nn.Module, plan: KVPlan, chunk: int) -> None:
+def test_prompt_in_chunks_equals_the_whole(
+    network: nn.Module, plan: KVPlan, chunks: list[int]
+) -> None:
     tokens = text(80)
     caches = row_caches(network, plan)
     expected = wanted(network, plan, tokens)
-    for start in range(0, 80, chunk or 80):
-        part = tokens[start : start + (chunk or 80)]
-        logits = network(mx.array([part]), cache=caches)[0]
-        assert_near(np.array(logits), expected[start : start + len(part)])
+    start = 0
+    for length in chunks:
+        stop = start + length
+        logits = network(mx.array([tokens[start:stop]]), cache=caches)[0]
+        assert_near(np.array(logits), expected[start:stop])
+        start = stop
+    assert start == 80
 
 
 def test_mode_is_seen(network: nn.Module, plan: KVPlan) -> None:

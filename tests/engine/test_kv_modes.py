@@ -299,7 +299,7 @@ def test_muse_glimmer_refuses_every_mode(network: nn.Module, kv: Mapping[str, An
     ("config", "layers"),
     [
         pytest.param(QWEN3_5, ["plain", "int8+int8"] * 2, id="beside-recurrent-state"),
-        pytest.param(GEMMA3, ["plain", "int8+int8"] * 2, id="beside-windows"),
+        pytest.param(GEMMA3, ["plain", "int8+int8"], id="beside-windows"),
         pytest.param(LLAMA4, ["plain", "plain", "plain", "int8+int8"], id="beside-chunks"),
     ],
 )

@@ -45,6 +45,7 @@ NEMOTRON_H = COMMON | {
 }
 GEMMA3 = COMMON | {
     "model_type": "gemma3_text",
+    "num_hidden_layers": 2,
     "sliding_window": 32,
     "sliding_window_pattern": 2,
     "query_pre_attn_scalar": 16,
@@ -73,6 +74,7 @@ DEEPSEEK_V3 = COMMON | {
 }
 MAMBA2 = COMMON | {
     "model_type": "mamba2",
+    "num_hidden_layers": 2,
     "num_heads": 8,
     "state_size": 16,
     "layer_norm_epsilon": 1e-5,
@@ -98,6 +100,7 @@ QWEN3_5 = {
 }
 FALCON_H1 = COMMON | {
     "model_type": "falcon_h1",
+    "num_hidden_layers": 2,
     "mamba_d_ssm": 64,
     "mamba_n_heads": 8,
     "mamba_d_head": 8,
@@ -115,11 +118,12 @@ GEMMA4 = COMMON | {
 }
 GPT_OSS = COMMON | {
     "model_type": "gpt_oss",
+    "num_hidden_layers": 2,
     "num_local_experts": 4,
     "num_experts_per_tok": 2,
     "sliding_window": 32,
     "rope_scaling": None,
-    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "layer_types": ["sliding_attention", "full_attention"],
 }
 LLAMA4 = {
     "model_type": "llama4",

@@ -33,6 +33,7 @@ def loaded(
     )
 
 
+WINDOWS = GEMMA3 | {"num_hidden_layers": 4}
 MAMBA = (4 - 1) * (8 * 8 + 2 * 2 * 16) * 4 + 8 * 8 * 16 * 4
 """One layer by the contract: convolution state, then heads x head_dim x state_size."""
 
@@ -42,7 +43,7 @@ MAMBA = (4 - 1) * (8 * 8 + 2 * 2 * 16) * 4 + 8 * 8 * 16 * 4
     [
         pytest.param(LLAMA, 4, 2, 16, 0, 128, id="llama"),
         pytest.param(NEMOTRON_H, 1, 2, 16, 2 * MAMBA, 200, id="state-beside-attention"),
-        pytest.param(GEMMA3, 2, 2, 16, 2 * 2 * 2 * 16 * 32 * 4, 128, id="windows"),
+        pytest.param(WINDOWS, 2, 2, 16, 2 * 2 * 2 * 16 * 32 * 4, 128, id="windows"),
         pytest.param(QWEN3_MOE, 4, 2, 16, 0, 2 * 96, id="two-experts-of-96"),
         pytest.param(DEEPSEEK_V3, 4, 1, (48 + 16) // 2, 0, 128, id="latent-attention"),
     ],

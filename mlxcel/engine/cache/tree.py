@@ -252,8 +252,12 @@ def _check_node(node: Node) -> None:
         "it hangs in the air"
     )
     assert (node.held is not None) == (node.holders > 0), "held for nobody, or not for its entry"
-    ends = [below.entry for below in node.downward() if below.entry is not None]
-    assert node.holders == sum(entry.is_held for entry in ends)
-    assert node.children or node.entry is not None, "nothing ends at a leaf"
+    # Those below say it of all below them: looked at one by one, a long branch is looked at
+    # from each of its nodes.
+    own = [] if node.entry is None else [node.entry]
+    children = node.children.values()
+    assert node.holders == sum(e.is_held for e in own) + sum(c.holders for c in children)
+    assert children or own, "nothing ends at a leaf"
     assert node.entry is None or node.entry.node is node
+    ends = [*own, *(child.latest for child in children if child.latest is not None)]
     assert node.latest in ends and node.latest.rank == max(entry.rank for entry in ends)

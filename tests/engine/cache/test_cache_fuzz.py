@@ -1,4 +1,4 @@
-"""Thousands of random operations on the cache by columns, memory and disk, against a dictionary.
+"""Hundreds of random operations on the cache by columns, memory and disk, against a dictionary.
 
 The KV of a token is made from all tokens before it, so that a column of the wrong branch shows.
 """
@@ -266,29 +266,41 @@ OPERATIONS = {
 }
 
 
+LITTLE = 200 * TOKEN_BYTES * 8
+SIZES = [
+    pytest.param(1, 1 << 30, None, 2000, id="memory"),
+    pytest.param(2, LITTLE, None, 2000, id="little-memory"),
+    pytest.param(3, 1 << 30, 1 << 30, 800, id="disk"),
+    pytest.param(4, LITTLE, 1 << 30, 800, id="little-memory-and-disk"),
+    pytest.param(5, LITTLE, 400_000, 800, id="little-of-both"),
+]
+sizes = pytest.mark.parametrize(("seed", "capacity", "disk", "operations"), SIZES)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("seed", "capacity", "disk"),
-    [
-        pytest.param(1, 1 << 30, None, id="memory"),
-        pytest.param(2, 200 * TOKEN_BYTES * 8, None, id="little-memory"),
-        pytest.param(3, 1 << 30, 1 << 30, id="disk"),
-        pytest.param(4, 200 * TOKEN_BYTES * 8, 1 << 30, id="little-memory-and-disk"),
-        pytest.param(5, 200 * TOKEN_BYTES * 8, 400_000, id="little-of-both"),
-    ],
-)
-def test_two_thousand_operations_agree_with_a_dictionary(
-    tmp_path: Path, seed: int, capacity: int, disk: int | None
+@sizes
+def test_operations_agree_with_a_dictionary(
+    tmp_path: Path, seed: int, capacity: int, disk: int | None, operations: int
 ) -> None:
-    world = World(tmp_path / "kv", seed, capacity, disk)
+    agree(World(tmp_path / "kv", seed, capacity, disk), operations)
+
+
+@pytest.mark.long
+@sizes
+@pytest.mark.parametrize("more", [10, 20])
+def test_thousands_of_operations_agree_with_a_dictionary(
+    tmp_path: Path, seed: int, capacity: int, disk: int | None, operations: int, more: int
+) -> None:
+    agree(World(tmp_path / "kv", seed + more, capacity, disk), 3 * operations)
+
+
+def agree(world: World, operations: int) -> None:
     world.folder.mkdir(exist_ok=True)
-    if disk is not None and disk < 1 << 30:
-        world.model.sure = False
+    is_full = world.disk is not None and world.disk < 1 << 30
     weights = list(OPERATIONS.values())
-    for _ in range(2000):
+    for _ in range(operations):
+        world.model.sure = world.model.sure and not is_full
         world.random.choices(list(OPERATIONS), weights)[0](world)
-        if disk is not None and disk < 1 << 30:
-            world.model.sure = False
         world.turn(is_idle=world.random.random() < 0.2)
     world.flush()
     world.reset()

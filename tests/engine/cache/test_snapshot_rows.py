@@ -14,7 +14,7 @@ from mlxcel.engine.cache.states_kept import StateKeeping
 from mlxcel.link.messages import Ask, Cancel, Question, Warm, pack_tokens
 from tests.engine.cache.warm_rows import no_memory
 from tests.engine.driver import Driver, submit
-from tests.engine.families_driven import driven
+from tests.engine.families_driven import driven, said_cold
 from tests.engine.test_failures import failing, is_prefill, is_step
 from tests.tiny.families import (
     FALCON_H1,
@@ -63,7 +63,7 @@ def report(driver: Driver, name: str) -> CacheReport:
 
 def assert_same_cold(driver: Driver, name: str, prompt: list[int], length: int = 12) -> None:
     """The answer of a warm request is what it is without any cache."""
-    assert driver.tokens(name) == driver.alone(submit(f"{name}-cold", prompt, length))
+    assert driver.tokens(name) == said_cold(driver, prompt, length)
 
 
 def kept(driver: Driver) -> list[tuple[str, int]]:

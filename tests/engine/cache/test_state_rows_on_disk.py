@@ -11,7 +11,7 @@ from mlxcel.core.cache import CacheReport, CacheStatus, CacheTag, Source
 from mlxcel.engine.cache.states_kept import StateKeeping
 from mlxcel.link.messages import Ask, Question
 from tests.engine.driver import Driver, submit
-from tests.engine.families_driven import driven
+from tests.engine.families_driven import driven, said_cold
 from tests.tiny.families import (
     FALCON_H1,
     GEMMA3,
@@ -68,7 +68,7 @@ def disk(driver: Driver) -> dict[str, Any]:
 
 def assert_same_cold(driver: Driver, name: str, prompt: list[int]) -> None:
     """The answer of a warm request is what it is without any cache."""
-    assert driver.tokens(name) == driver.alone(submit(f"{name}-cold", prompt, 12))
+    assert driver.tokens(name) == said_cold(driver, prompt)
 
 
 def first_turn(make: Make) -> list[int]:

@@ -182,7 +182,7 @@ def test_only_columns_that_are_seen_are_kept() -> None:
     than 32 after a chunk."""
     state = state_at("gemma3", text(75), chunk=50)
     column = 2 * 2 * 16 * 4
-    assert state.nbytes == column * (2 * WINDOW + 2 * 75)
+    assert state.nbytes == column * (WINDOW + 75)
     assert state.nbytes == sum(array.nbytes for array in state.arrays())
 
 

@@ -1,7 +1,7 @@
 """Proposals of a smaller model with the same tokens (Leviathan, Kalman, Matias 2023)."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -9,6 +9,8 @@ from mlx_lm.models.cache import make_prompt_cache, trim_prompt_cache
 
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.draft.draws import OwnDraws
+from mlxcel.engine.kv.steady import steady
+from mlxcel.weights.load import current_backend
 
 
 class FullModel:
@@ -32,7 +34,7 @@ class FullModel:
         self._network = network
         self._draw = OwnDraws(sampling, vocab, keeps_odds=keeps_odds)
         self._chunk = chunk
-        self._caches: list[Any] = make_prompt_cache(network)
+        self._caches = steady(make_prompt_cache(network), current_backend())
         self._said: int | None = None
         """Tokens of the answer; None before the prompt is known."""
         self._unread: list[int] = []

@@ -33,9 +33,17 @@ def batch_for(
     """The leanest state for up to `slots` rows that the model's caches and the backend allow."""
     caches = make_prompt_cache(network)
     if are_plain(caches):
-        can_own = slots > 1 and backend is Backend.CUDA and not plan.codecs
+        is_cuda = backend is Backend.CUDA
+        can_own = slots > 1 and is_cuda and not plan.codecs
         own = can_own and knows_ragged_rows(network)
-        return RaggedKV(len(caches), slots, cap=plan.cap, needs_no_mask=own, codecs=plan.codecs)
+        return RaggedKV(
+            len(caches),
+            slots,
+            cap=plan.cap,
+            needs_no_mask=own,
+            codecs=plan.codecs,
+            is_steady=is_cuda,
+        )
     kind = SoloKV if slots == 1 or not _can_merge(caches) else LibraryKV
     if not plan.codecs:
         return kind(partial(make_prompt_cache, network))

@@ -14,6 +14,7 @@ class Step(Protocol):
     """What the layers of a batch share in one decode step."""
 
     needs_no_mask: bool
+    is_steady: bool
     common: int | None
     offsets: mx.array
     newest: mx.array
@@ -72,7 +73,8 @@ class Layer:
         self, n: int, return_array: bool = False, window_size: int | None = None
     ) -> mx.array | str | None:
         assert n == self._step.span and window_size is None, "ragged rows see all their positions"
-        if n > 1 and self._step.common is not None and not return_array:
+        is_even = self._step.common is not None and not self._step.is_steady
+        if n > 1 and is_even and not return_array:
             return "causal"
         return self._step.mask
 

@@ -21,6 +21,7 @@ from mlxcel.engine.kv.columns import Ring, Writes
 from mlxcel.engine.kv.layer import Layer
 from mlxcel.engine.kv.prefilled import Prefilled
 from mlxcel.engine.kv.recent import Recent
+from mlxcel.engine.kv.steady import room
 
 
 class RaggedKV:
@@ -40,10 +41,13 @@ class RaggedKV:
         cap: int = 0,
         needs_no_mask: bool = False,
         codecs: Sequence[LayerCodec | None] = (),
+        is_steady: bool = False,
     ) -> None:
         """`needs_no_mask`: the model's attention knows rows of unequal length (`attend`).
+        `is_steady`: steps of several positions come in few shapes (`steady`).
         `codecs`: one a layer; none at all: KV is kept as it is."""
         self.needs_no_mask = needs_no_mask
+        self.is_steady = is_steady
         self.slots = slots
         self.cap = cap
         self.ring = Ring(cap)
@@ -130,17 +134,19 @@ class RaggedKV:
         shortest, longest = min(self._lengths), max(self._lengths)
         self.span = span
         self.common = longest if shortest == longest else None
-        self.width = self.ring.held(longest + span)
+        is_wide = span > 1
+        steady = is_wide and self.is_steady
+        self.width = room(longest + span) if steady else self.ring.held(longest + span)
         self.mask = None
         if self.common is None:
             self.offsets = mx.array(self._lengths, dtype=mx.int32)
             self.newest = mx.minimum(self.offsets, self.cap - 1) if self.cap else self.offsets
-            if span > 1:
+            if is_wide:
                 self.mask = self._staircase(self.offsets)
             elif self.ring.held(shortest + 1) < self.width and not self.needs_no_mask:
                 columns = mx.arange(self.width, dtype=mx.int32)
                 self.mask = columns[None, None, None, :] <= self.offsets[:, None, None, None]
-        elif span > 1:
+        elif is_wide:
             self.mask = self._staircase(mx.array([self.common], dtype=mx.int32))
         self._begin_writes(None if self.common is not None else self.offsets)
         for layer in self.layers:

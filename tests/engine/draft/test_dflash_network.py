@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from mlxcel.core.sampling import SamplingParams
+from mlxcel.engine.draft.dflash import context
 from mlxcel.engine.draft.dflash.context import Window
 from mlxcel.engine.draft.dflash.drafter import DFlash
 from mlxcel.engine.draft.draws import OwnDraws
 from mlxcel.engine.draft.heads import DraftHead
 from mlxcel.weights.load import LoadedModel
+from mlxcel.worker.precision import Backend
 from tests.engine.draft.dflash_pair import GREEDY, drafter_of, load_head, load_target
 from tests.tiny.dflash import CONFIG, HIDDEN, build_head, build_target, head_weights
 
@@ -175,8 +177,17 @@ def test_rows_one_by_one_or_at_once(
         assert abs(after(head, rows, cuts) - at_once).max() < 1e-5
 
 
+@pytest.mark.parametrize("backend", [Backend.CPU, Backend.CUDA])
 @pytest.mark.parametrize("config", [{}, MIXED], ids=["full", "sliding"])
-def test_many_rounds(model: LoadedModel, tmp_path: Path, config: dict[str, Any]) -> None:
+def test_many_rounds(
+    model: LoadedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    config: dict[str, Any],
+    backend: Backend,
+) -> None:
+    """Also as CUDA has it: with room behind a mask."""
+    monkeypatch.setattr(context, "current_backend", lambda: backend)
     """Blocks in between leave nothing behind; pieces longer than the window come early and late."""
     head = load_head(build_head(tmp_path / "head", **config), model)
     reference = Reference(model, **config)

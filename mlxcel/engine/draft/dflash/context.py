@@ -3,10 +3,13 @@
 `offset` counts positions, also those whose rows are gone: RoPE goes by it.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import mlx.core as mx
 from mlx_lm.models.cache import KVCache
+
+from mlxcel.engine.kv.steady import SteadyKVCache, room, steady
+from mlxcel.weights.load import current_backend
 
 Pair = tuple[mx.array, mx.array]
 """Keys and values, each `[1, heads, n, head_dim]`."""
@@ -28,6 +31,10 @@ class Context(Protocol):
         """The context and a block behind it."""
         ...
 
+    def mask(self, count: int) -> mx.array | None:
+        """Which columns of that a block of `count` positions sees; None: all."""
+        ...
+
     @property
     def arrays(self) -> list[mx.array]: ...
 
@@ -36,7 +43,7 @@ class Whole:
     """Of a layer that looks at everything."""
 
     def __init__(self) -> None:
-        self._kv = KVCache()
+        self._kv: Any = steady([KVCache()], current_backend())[0]
 
     @property
     def offset(self) -> int:
@@ -53,6 +60,13 @@ class Whole:
         found: Pair = self._kv.update_and_fetch(keys, values)
         self._kv.trim(keys.shape[2])
         return found
+
+    def mask(self, count: int) -> mx.array | None:
+        """Positions of a block see each other: all that is not room for more."""
+        if not isinstance(self._kv, SteadyKVCache):
+            return None
+        last = self.offset + count
+        return mx.arange(room(last))[None] < last
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -83,6 +97,9 @@ class Window:
             return keys, values
         old, older = self._held
         return mx.concatenate([old, keys], axis=2), mx.concatenate([older, values], axis=2)
+
+    def mask(self, count: int) -> mx.array | None:
+        return None
 
     @property
     def arrays(self) -> list[mx.array]:

@@ -144,9 +144,10 @@ class Attention(nn.Module):
     def __call__(self, x: mx.array, context: Context) -> mx.array:
         here = context.offset
         queries = self.rope(self.q_norm(self._split(self.q_proj(x))), offset=here)
+        mask = self._mask or context.mask(x.shape[1])
         keys, values = context.beside(*self._keys_and_values(x, here))
         seen = mx.fast.scaled_dot_product_attention(
-            queries, keys, values, scale=self._dim**-0.5, mask=self._mask
+            queries, keys, values, scale=self._dim**-0.5, mask=mask
         )
         out: mx.array = self.o_proj(seen.transpose(0, 2, 1, 3).flatten(2))
         return out

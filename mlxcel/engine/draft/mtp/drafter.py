@@ -14,6 +14,8 @@ from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.draft.draws import OwnDraws
 from mlxcel.engine.draft.mtp.head import Head
 from mlxcel.engine.draft.target import Target
+from mlxcel.engine.kv.steady import steady
+from mlxcel.weights.load import current_backend
 
 
 class NextTokens:
@@ -35,7 +37,7 @@ class NextTokens:
         self._head = head
         self._target = target
         self._draw = OwnDraws(sampling, vocab, keeps_odds=keeps_odds)
-        self._caches = head.make_cache()
+        self._caches = steady(head.make_cache(), current_backend())
         self._said: int | None = None
         """Tokens of the answer; None before the prompt is known."""
         self._tokens: list[int] = []

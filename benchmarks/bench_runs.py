@@ -12,6 +12,7 @@ from engine_decode import CACHE, NO_DRAFT, worker_of
 from engine_warm import submit
 
 from mlxcel.engine.chat import ChatWorker
+from mlxcel.engine.draft.heads import DraftHead
 from mlxcel.link.messages import RowTokens
 from mlxcel.weights.load import LoadedModel
 
@@ -40,6 +41,8 @@ class Mode:
     """How many of them are right."""
     draft: Mapping[str, Any] | None = None
     """The section `draft` of a drafter that the product has."""
+    drafter: DraftHead | None = None
+    """Its weights, where it has some."""
 
 
 PLAIN = Mode()
@@ -114,7 +117,8 @@ def _worker(model: LoadedModel, mode: Mode, work: Work, seed: int) -> Iterator[C
             seed=seed,
         )
     with drafting:
-        worker = worker_of(model, len(work.texts), CACHE, mode.draft or NO_DRAFT)
+        draft = mode.draft or NO_DRAFT
+        worker = worker_of(model, len(work.texts), CACHE, draft, mode.drafter)
     try:
         yield worker
     finally:

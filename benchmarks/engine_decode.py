@@ -18,6 +18,7 @@ from typing import Any
 
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.chat import ChatWorker
+from mlxcel.engine.draft.heads import DraftHead
 from mlxcel.link.messages import Cancel, Submit
 from mlxcel.weights.fuse import fuse_projections
 from mlxcel.weights.load import LoadedModel, current_backend
@@ -86,6 +87,7 @@ def worker_of(
     rows: int,
     cache: Mapping[str, Any] = CACHE,
     draft: Mapping[str, Any] = NO_DRAFT,
+    drafter: DraftHead | None = None,
 ) -> ChatWorker:
     scheduler = {
         "parallel": rows, "max_batch_size": None, "no_batch": False,
@@ -99,7 +101,8 @@ def worker_of(
         "request_memory_budget": None, "lang_bias_counters": False,
     }  # fmt: skip
     worker = ChatWorker(options)
-    worker.setup({"model": model}, lambda step, fraction: None)
+    parts = {"model": model} if drafter is None else {"model": model, "drafter": drafter}
+    worker.setup(parts, lambda step, fraction: None)
     return worker
 
 

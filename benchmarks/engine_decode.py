@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import bench_blas  # noqa: F401  # isort: skip
 from mlxcel.core.sampling import SamplingParams
 from mlxcel.engine.chat import ChatWorker
 from mlxcel.engine.draft.heads import DraftHead

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import bench_blas  # noqa: F401  # isort: skip
 import mlx.core as mx
 from bench_edits import edits_of
 from bench_runs import PLAIN, Bench, Mode, Ran, Work
@@ -127,10 +128,10 @@ def cost(session: Session, rows: int) -> None:
 def rates(session: Session, rows: int) -> None:
     """A governed run begins to be timed when the governor has seen something."""
     args, told = session.args, {}
-    governors = {
-        "fixed": Mode(governor="fixed"),
-        session.policy: Mode(governor=session.policy),
-        f"{session.policy}, weighed": Mode(governor=session.policy, is_weighed=True),
+    governors = {"fixed": Mode(governor="fixed")} | {
+        f"{policy}{', weighed' * weighs}": Mode(governor=policy, is_weighed=weighs)
+        for policy in args.policies or [session.policy]
+        for weighs in (False, True)
     }
     work = session.work(rows, SETTLING + 3 * args.tokens + 64)
     for governor, mode in governors.items():
@@ -287,7 +288,7 @@ def _arguments() -> argparse.Namespace:
         "--policies",
         nargs="+",
         choices=["graded", "gated"],
-        help="of edits; by default the device's",
+        help="of rates and edits; by default the device's",
     )
     parser.add_argument("--windows", type=int, default=6)
     parser.add_argument("--most-s", type=float, default=5.0, help="of a run of cost or rates")

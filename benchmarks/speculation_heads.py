@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import bench_blas  # noqa: F401  # isort: skip
 import mlx.core as mx
 from bench_runs import PLAIN, Bench, Mode, Ran, Work
 from bench_scripted import Foresight

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from tests.engine.draft.dflash_pair import load_head
+from tests.engine.draft.mtp_parts import heads
 from tests.engine.draft.test_full_model import DRAFT as FULL_MODEL
 from tests.engine.driver import Driver, submit
+from tests.tiny import mtp_more
 from tests.tiny.dflash import build_head
 
 SAMPLES = 20_000
@@ -27,6 +29,14 @@ LOOKUP = {
     "policy": "graded",
 }
 DFLASH = {"kind": "dflash", "max_batch": CHOICES, "policy": "graded"}
+MTP = {
+    "kind": "mtp",
+    "max_batch": CHOICES,
+    "policy": "graded",
+    "adaptive": False,
+    "force": True,
+    "allow_inexact": True,
+}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {"kind": "none"},
     "prompt-lookup": LOOKUP,
@@ -34,6 +44,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "rejection": FULL_MODEL | {"max_batch": CHOICES, "stochastic_accept": True},
     "dflash": DFLASH,
     "dflash-rejection": DFLASH | {"stochastic_accept": True},
+    "mtp": MTP,
+    "mtp-rejection": MTP | {"stochastic_accept": True},
 }
 TAPS = {"mask_token_id": 263, "target_layer_ids": [0, 1]}
 
@@ -58,12 +70,16 @@ def binned(pairs: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kind", KINDS)
 def test_pairs_of_tokens(tiny: Path, other: Path, near: Path, tmp_path: Path, kind: str) -> None:
     drafter = {"full-model": other, "rejection": near}.get(kind)
-    head = None
+    head, target = None, tiny
+    if kind.startswith("mtp"):  # of a target that is attention alone: several rows share rounds
+        target = mtp_more.build_target(tmp_path / "mimo", mtp_more.MIMO)
+        mx.save_safetensors(str(target / "heads.safetensors"), mtp_more.mimo_as_trained())
+        head = partial(heads, stochastic_accept=kind == "mtp-rejection")
     if kind.startswith("dflash"):
         folder = build_head(tmp_path / "head", num_target_layers=2, dflash_config=TAPS)
         accepts = kind == "dflash-rejection"
         head = partial(load_head, folder, stochastic_accept=accepts)
-    driver = Driver(tiny, parallel=CHOICES, draft=KINDS[kind], drafter=drafter, head=head)
+    driver = Driver(target, parallel=CHOICES, draft=KINDS[kind], drafter=drafter, head=head)
     pairs = pairs_of(driver)
     bins = binned(pairs)
     counts = np.zeros(BINS)

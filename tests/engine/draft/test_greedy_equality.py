@@ -126,7 +126,7 @@ def large_plain(large: dict[str, Path]) -> Iterator[tuple[Driver, list[list[Told
     driver.close()
 
 
-LARGE_WORK = batches(200, WORDS, longest=40, new=16)
+LARGE_WORK = batches(200, WORDS, longest=30, new=10)
 
 
 @pytest.mark.long
